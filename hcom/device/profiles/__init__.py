@@ -1,0 +1,1 @@
+"""Device profiles: one YAML file per device, each figure with its source."""

@@ -1,0 +1,209 @@
+"""The trace of a rank: a bounded binary ring of events, each with wall and device times."""
+
+import struct
+from collections.abc import Collection
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+KINDS = ("op", "collective", "send", "recv", "wait", "phase")
+CAPACITY = 16 << 20  # bytes
+OUTSIDE = -1  # the step number of events outside any step
+FORMAT = 1  # version of the message form
+
+# One event. The names are ids into the trace's list of strings.
+_RECORD = struct.Struct("<ddddqqQiIiHHHHB3x")
+_LAYOUT = np.dtype(
+    [
+        ("wall_start", "<f8"),
+        ("wall_end", "<f8"),
+        ("device_start", "<f8"),
+        ("device_end", "<f8"),
+        ("nbytes", "<i8"),
+        ("sequence", "<i8"),
+        ("flow", "<u8"),
+        ("step", "<i4"),
+        ("name", "<u4"),
+        ("peer", "<i4"),
+        ("stream", "<u2"),
+        ("group", "<u2"),
+        ("dtype", "<u2"),
+        ("op", "<u2"),
+        ("kind", "u1"),
+        ("", "V3"),
+    ]
+)
+
+
+class Event(NamedTuple):
+    """One decoded event.
+
+    Times are seconds: wall times of time.perf_counter(), device times of the rank's clocks.
+    `ranks` are the members of `group` where the trace was told of them.
+    """
+
+    stream: str
+    name: str
+    kind: str
+    wall_start: float
+    wall_end: float
+    device_start: float
+    device_end: float
+    nbytes: int = 0
+    group: str = ""
+    sequence: int = -1
+    peer: int = -1
+    flow: int = 0
+    step: int = OUTSIDE
+    dtype: str = ""
+    op: str = ""
+    ranks: tuple[int, ...] = ()
+
+
+class _Names(dict[str, int]):
+    """String -> id, given on first sight; past the limit all new strings share the last id."""
+
+    LIMIT = 65_535
+
+    def __missing__(self, name: str) -> int:
+        if len(self) >= self.LIMIT:
+            return self["(other)"]
+        return self.setdefault(name, len(self))
+
+
+class Trace:
+    """Keeps the newest events of a rank in a ring of fixed size.
+
+    Parameters
+    ----------
+    capacity_bytes : size of the ring; an event takes 80 bytes.
+
+    Attributes
+    ----------
+    step : the number stamped on events that state none; -1 outside any step.
+    groups : group name -> ranks of the world in it, filled by whoever makes groups.
+    """
+
+    def __init__(self, capacity_bytes: int = CAPACITY) -> None:
+        self.capacity = capacity_bytes // _RECORD.size
+        if self.capacity < 1:
+            raise ValueError(f"a trace needs {_RECORD.size} bytes or more, got {capacity_bytes}")
+        self.step = OUTSIDE
+        self.groups: dict[str, tuple[int, ...]] = {}
+        self._ring = bytearray(self.capacity * _RECORD.size)
+        self._recorded = 0
+        self._names = _Names({"": 0, "(other)": 1})
+
+    def record(
+        self,
+        stream: str,
+        name: str,
+        wall_start: float,
+        wall_end: float,
+        device_start: float,
+        device_end: float,
+        *,
+        kind: str = "op",
+        nbytes: int = 0,
+        group: str = "",
+        sequence: int = -1,
+        peer: int = -1,
+        flow: int = 0,
+        step: int | None = None,
+        dtype: str = "",
+        op: str = "",
+    ) -> None:
+        """Record one event; the oldest one is overwritten when the ring is full.
+
+        Parameters
+        ----------
+        stream : the track: "compute", "comm:<group name>" or "phase".
+        name : what ran, for example "linear" or "all_reduce".
+        wall_start, wall_end : time.perf_counter(), s.
+        device_start, device_end : the device clock, s.
+        kind : one of KINDS.
+        nbytes : bytes of the operation.
+        group, sequence : a collective's group and its number there: equal on all its ranks.
+        peer : the other rank of a send or recv.
+        flow : equal and not 0 at a send and its recv, which a timeline then joins by an arrow.
+        step : the training step; `self.step` by default.
+        dtype, op : data type and reduction of a collective.
+        """
+        # No call between these two lines, so that no other thread can take the same place.
+        index = self._recorded
+        self._recorded = index + 1
+        ids = self._names
+        _RECORD.pack_into(
+            self._ring,
+            index % self.capacity * _RECORD.size,
+            wall_start,
+            wall_end,
+            device_start,
+            device_end,
+            nbytes,
+            sequence,
+            flow,
+            self.step if step is None else step,
+            ids[name],
+            peer,
+            ids[stream],
+            ids[group],
+            ids[dtype],
+            ids[op],
+            _KIND_IDS[kind],
+        )
+
+    @property
+    def dropped(self) -> int:
+        """Number of events that were overwritten."""
+        return max(0, self._recorded - self.capacity)
+
+    def __len__(self) -> int:
+        return min(self._recorded, self.capacity)
+
+    def records(self, steps: Collection[int] | None = None) -> NDArray[np.void]:
+        """Copy the events as a structured array in the order of recording, or those of `steps`."""
+        ring = np.frombuffer(self._ring, _LAYOUT)
+        newest = self._recorded % self.capacity if self.dropped else 0
+        records = np.concatenate((ring[newest:], ring[:newest]))[: len(self)]
+        return records if steps is None else records[np.isin(records["step"], list(steps))]
+
+    def events(self, steps: Collection[int] | None = None) -> list[Event]:
+        """Decode the events in the order of recording, or those of the given step numbers."""
+        return _decode(self.records(steps), list(self._names), self.groups)
+
+    def to_message(self, steps: Collection[int] | None = None) -> dict[str, Any]:
+        """Give the trace as plain bytes, numbers and strings, which msgpack can send."""
+        return {
+            "format": FORMAT,
+            "records": self.records(steps).tobytes(),
+            "names": list(self._names),
+            "groups": {name: list(ranks) for name, ranks in self.groups.items()},
+            "dropped": self.dropped,
+        }
+
+    @staticmethod
+    def from_message(message: dict[str, Any]) -> list[Event]:
+        """Decode the events of a message of `to_message`."""
+        if message.get("format") != FORMAT:
+            raise ValueError(f"a trace of format {FORMAT} is needed, got {message.get('format')!r}")
+        records = np.frombuffer(message["records"], _LAYOUT)
+        groups = {name: tuple(ranks) for name, ranks in message["groups"].items()}
+        return _decode(records, message["names"], groups)
+
+
+_KIND_IDS = {kind: number for number, kind in enumerate(KINDS)}
+
+
+def _decode(
+    records: NDArray[np.void], names: list[str], groups: dict[str, tuple[int, ...]]
+) -> list[Event]:
+    def named(column: str) -> list[str]:
+        return [names[i] for i in records[column].tolist()]
+
+    columns = {f: records[f].tolist() for f in Event._fields if f in (_LAYOUT.names or ())}
+    columns |= {f: named(f) for f in ("stream", "name", "group", "dtype", "op")}
+    columns["kind"] = [KINDS[i] for i in columns["kind"]]
+    columns["ranks"] = [groups.get(name, ()) for name in columns["group"]]
+    return [Event(*values) for values in zip(*(columns[f] for f in Event._fields), strict=True)]
