@@ -1,0 +1,1 @@
+"""Sequence parallelism: attention over a sequence that is spread over ranks."""
