@@ -29,7 +29,7 @@ _LAYOUT = np.dtype(
         ("stream", "<u2"),
         ("group", "<u2"),
         ("dtype", "<u2"),
-        ("op", "<u2"),
+        ("reduce_op", "<u2"),
         ("kind", "u1"),
         ("", "V3"),
     ]
@@ -57,7 +57,7 @@ class Event(NamedTuple):
     flow: int = 0
     step: int = OUTSIDE
     dtype: str = ""
-    op: str = ""
+    reduce_op: str = ""
     ranks: tuple[int, ...] = ()
 
 
@@ -112,7 +112,7 @@ class Trace:
         flow: int = 0,
         step: int | None = None,
         dtype: str = "",
-        op: str = "",
+        reduce_op: str = "",
     ) -> None:
         """Record one event; the oldest one is overwritten when the ring is full.
 
@@ -128,7 +128,7 @@ class Trace:
         peer : the other rank of a send or recv.
         flow : equal and not 0 at a send and its recv, which a timeline then joins by an arrow.
         step : the training step; `self.step` by default.
-        dtype, op : data type and reduction of a collective.
+        dtype, reduce_op : data type and reduction of a collective.
         """
         # No call between these two lines, so that no other thread can take the same place.
         index = self._recorded
@@ -150,7 +150,7 @@ class Trace:
             ids[stream],
             ids[group],
             ids[dtype],
-            ids[op],
+            ids[reduce_op],
             _KIND_IDS[kind],
         )
 
@@ -203,7 +203,7 @@ def _decode(
         return [names[i] for i in records[column].tolist()]
 
     columns = {f: records[f].tolist() for f in Event._fields if f in (_LAYOUT.names or ())}
-    columns |= {f: named(f) for f in ("stream", "name", "group", "dtype", "op")}
+    columns |= {f: named(f) for f in ("stream", "name", "group", "dtype", "reduce_op")}
     columns["kind"] = [KINDS[i] for i in columns["kind"]]
     columns["ranks"] = [groups.get(name, ()) for name in columns["group"]]
     return [Event(*values) for values in zip(*(columns[f] for f in Event._fields), strict=True)]
