@@ -9,7 +9,7 @@ from typing import get_args
 from hcom.errors import ConfigError
 from parallel.config.schema import ParallelConfig, PipelineConfig
 from parallel.data import TOKEN_VALUES, corpus
-from parallel.pipeline import TABLE
+from parallel.pipeline.build import TABLE
 
 
 def check(config: ParallelConfig, world_size: int) -> None:

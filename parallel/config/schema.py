@@ -72,9 +72,10 @@ class ExpertParallelConfig(Section):
 
 def _default_width(model: dict[str, Any]) -> int:
     """Width that keeps the weights at 8 hidden^2: SwiGLU has three matrices, GELU two."""
+    hidden: int = model["hidden"]
     if model["feed_forward"] == "gelu":
-        return 4 * int(model["hidden"])
-    return 32 * math.ceil(8 * model["hidden"] / 3 / 32)
+        return 4 * hidden
+    return 32 * math.ceil(8 * hidden / 3 / 32)
 
 
 class ModelConfig(Section):
