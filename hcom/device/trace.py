@@ -61,10 +61,20 @@ class Event(NamedTuple):
     ranks: tuple[int, ...] = ()
 
 
-class _Names(dict[str, int]):
-    """String -> id, given on first sight; past the limit all new strings share the last id."""
+class _Kinds(dict[str, int]):
+    """Kind -> its id; an unknown kind is refused."""
 
-    LIMIT = 65_535
+    def __missing__(self, kind: str) -> int:
+        raise ValueError(f"an event is of a kind of {KINDS}, not {kind!r}")
+
+
+_KIND_IDS = _Kinds({kind: number for number, kind in enumerate(KINDS)})
+
+
+class _Names(dict[str, int]):
+    """String -> id, given on first sight; past the limit new strings are all "(other)"."""
+
+    LIMIT = 65_536  # what two bytes of a record can tell apart
 
     def __missing__(self, name: str) -> int:
         if len(self) >= self.LIMIT:
@@ -129,14 +139,13 @@ class Trace:
         flow : equal and not 0 at a send and its recv, which a timeline then joins by an arrow.
         step : the training step; `self.step` by default.
         dtype, reduce_op : data type and reduction of a collective.
+
+        Raises
+        ------
+        ValueError : `kind` is not one of KINDS.
         """
-        # No call between these two lines, so that no other thread can take the same place.
-        index = self._recorded
-        self._recorded = index + 1
         ids = self._names
-        _RECORD.pack_into(
-            self._ring,
-            index % self.capacity * _RECORD.size,
+        record = _RECORD.pack(
             wall_start,
             wall_end,
             device_start,
@@ -153,6 +162,11 @@ class Trace:
             ids[reduce_op],
             _KIND_IDS[kind],
         )
+        # No call between these two lines, so that no other thread takes the same place.
+        index = self._recorded
+        self._recorded = index + 1
+        start = index % self.capacity * _RECORD.size
+        self._ring[start : start + _RECORD.size] = record
 
     @property
     def dropped(self) -> int:
@@ -165,8 +179,8 @@ class Trace:
     def records(self, steps: Collection[int] | None = None) -> NDArray[np.void]:
         """Copy the events as a structured array in the order of recording, or those of `steps`."""
         ring = np.frombuffer(self._ring, _LAYOUT)
-        newest = self._recorded % self.capacity if self.dropped else 0
-        records = np.concatenate((ring[newest:], ring[:newest]))[: len(self)]
+        oldest = self._recorded % self.capacity if self.dropped else 0
+        records = np.concatenate((ring[oldest : len(self)], ring[:oldest]))
         return records if steps is None else records[np.isin(records["step"], list(steps))]
 
     def events(self, steps: Collection[int] | None = None) -> list[Event]:
@@ -191,9 +205,6 @@ class Trace:
         records = np.frombuffer(message["records"], _LAYOUT)
         groups = {name: tuple(ranks) for name, ranks in message["groups"].items()}
         return _decode(records, message["names"], groups)
-
-
-_KIND_IDS = {kind: number for number, kind in enumerate(KINDS)}
 
 
 def _decode(
