@@ -91,7 +91,7 @@ class MemoryPool:
         ValueError : a dimension is negative, or the type holds Python objects.
         """
         kind = np.dtype(dtype)
-        shape = (shape,) if isinstance(shape, int) else tuple(shape)
+        shape = (int(shape),) if isinstance(shape, int | np.integer) else tuple(shape)
         if kind.hasobject or (shape and min(shape) < 0):
             raise ValueError(f"the pool cannot hold an array of shape {shape} and type {kind}")
         nbytes = math.prod(shape) * kind.itemsize

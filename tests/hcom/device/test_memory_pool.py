@@ -23,7 +23,7 @@ def address(array):
     return array.ctypes.data
 
 
-@pytest.mark.parametrize("shape", [(), (0,), 5, (3, 7), (2, 0, 4), (1000, 1000)])
+@pytest.mark.parametrize("shape", [(), (0,), 5, np.int64(5), (3, 7), (2, 0, 4), (1000, 1000)])
 @pytest.mark.parametrize("dtype", [np.float32, "int64", np.uint8, np.dtype("float16")])
 def test_arrays_are_aligned_contiguous_and_writable(pool, shape, dtype):
     array = pool.empty(shape, dtype)

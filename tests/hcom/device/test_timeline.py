@@ -152,6 +152,14 @@ def test_what_overlaps_in_part_moves_to_a_second_track_of_the_name(tmp_path):
     assert places == {"a": "compute", "b": "compute (2)", "c": "compute"}
 
 
+def test_a_slice_inside_another_stays_on_its_track_whichever_was_recorded_first(tmp_path):
+    inner, outer = event("phase", "F0", 0, 2, "phase"), event("phase", "step", 0, 9, "phase")
+    for order in ([inner, outer], [outer, inner]):
+        trace = document(write_timeline(tmp_path / "t.json", {0: order}))
+        assert [entry["name"] for entry in drawn(trace)] == ["step", "F0"]
+        assert len(by_track(drawn(trace))) == 1
+
+
 spans = st.tuples(st.integers(0, 30), st.integers(0, 8)).map(lambda s: (s[0], s[0] + s[1]))
 streams = st.sampled_from(["compute", "phase", "comm:world"])
 
