@@ -62,10 +62,14 @@ class Plan:
         """Virtual stages in all."""
         return self.stages * self.virtual
 
+    def has(self, kind: Kind) -> bool:
+        """Tell whether the plan has an action of a kind."""
+        return any(action.kind == kind for row in self.actions for action in row)
+
     @property
     def splits_backward(self) -> bool:
         """Tell whether B is the input half only, with W apart."""
-        return any(action.kind == "W" for row in self.actions for action in row)
+        return self.has("W")
 
     def virtual_stage(self, rank: int, chunk: int) -> int:
         """Tell the place of a rank's chunk in the model, from 0."""

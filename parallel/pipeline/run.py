@@ -7,8 +7,9 @@ from typing import Any, Protocol
 from numpy.typing import DTypeLike, NDArray
 
 from hcom.device import Device, current
+from parallel.pipeline.message import Message, needed, output
 from parallel.pipeline.plan import Action, Plan
-from parallel.pipeline.program import Exchange, Message, needed, output, programs
+from parallel.pipeline.program import Exchange, programs
 
 Array = NDArray[Any]
 
