@@ -1,0 +1,40 @@
+"""Why a job failed: the ranks' own words, the first one whole and the others in a line."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Failure(NamedTuple):
+    """What one rank has written about its end."""
+
+    time: int
+    """Nanoseconds on the clock that all ranks of a host share."""
+    rank: int
+    text: str
+    """A traceback, a message, or `rank 2 was killed by signal 9 (SIGKILL)`."""
+
+
+def read_failures(folder: Path) -> list[Failure]:
+    """Read `failure-NANOSECONDS-RANK.txt` files; the earliest failure comes first."""
+    failures = []
+    for path in folder.glob("failure-*-*.txt"):
+        _, time, rank = path.stem.split("-")
+        failures.append(Failure(int(time), int(rank), path.read_text(errors="replace")))
+    return sorted(failures)
+
+
+def describe(failures: list[Failure]) -> str:
+    """Print the first failure whole and once, and name the ranks that followed it."""
+    first, *others = failures
+    lines = [first.text.rstrip("\n")]
+    if lines[0].startswith("Traceback"):
+        lines.append(f"hcom-run: rank {first.rank} failed with this error first")
+    if later := [f"rank {other.rank}: {_gist(other)}" for other in others]:
+        lines.append(f"hcom-run: then {'; '.join(later)}")
+    return "\n".join(lines)
+
+
+def _gist(failure: Failure) -> str:
+    """Give the last line: of a traceback, the error itself."""
+    last = failure.text.strip().splitlines()[-1]
+    return last.removeprefix(f"rank {failure.rank} ")
