@@ -17,6 +17,7 @@ the directory, then replaces `latest`; both are atomic. A file holds
                 first byte after the header, rounded up to 64
 """
 
+import math
 import os
 import re
 import shutil
@@ -99,11 +100,24 @@ def load(checkpoint: Path, rank: int) -> tuple[State, dict[str, Array]]:
     ConfigError : the file is missing, cut short or changed since it was written.
     """
     path = rank_file(checkpoint, rank)
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise ConfigError(f"checkpoint file {path}: {error.strerror}") from None
-    return _decode(content, path)
+    content = _read(path)
+    header, base = _header(content, path)
+    arrays: dict[str, Array] = {}
+    for name, dtype, shape, offset, checksum in header["arrays"]:
+        count = math.prod(shape)
+        raw = content[base + offset : base + offset + count * np.dtype(dtype).itemsize]
+        if zlib.crc32(raw) != checksum:
+            raise ConfigError(f"checkpoint file {path}: {name} is cut short or has changed")
+        arrays[name] = np.frombuffer(raw, dtype).reshape(shape)
+    return header["state"], arrays
+
+
+def load_state(checkpoint: Path, rank: int) -> State:
+    """Read one rank's state without its arrays; errors are those of `load`."""
+    path = rank_file(checkpoint, rank)
+    header, _ = _header(_read(path), path)
+    state: State = header["state"]
+    return state
 
 
 def write_file(path: Path, state: State, arrays: Mapping[str, Array]) -> None:
@@ -133,35 +147,31 @@ def _encode(state: State, arrays: Mapping[str, Array]) -> tuple[bytes, list[Arra
         part = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
         table.append([name, part.dtype.str, list(part.shape), offset, zlib.crc32(part.data)])
         parts.append(part)
-        offset += -(-part.nbytes // ALIGNMENT) * ALIGNMENT
+        offset += _aligned(part.nbytes)
     return msgpack.packb({"state": state, "arrays": table}), parts
 
 
-def _decode(content: bytes, path: Path) -> tuple[State, dict[str, Array]]:
-    header, base = _header(content, path)
-    arrays: dict[str, Array] = {}
-    for name, dtype, shape, offset, checksum in header["arrays"]:
-        count = int(np.prod(shape))
-        end = base + offset + count * np.dtype(dtype).itemsize
-        if end > len(content):
-            raise ConfigError(f"checkpoint file {path}: cut short inside {name}")
-        array = np.frombuffer(content, dtype, count, base + offset).reshape(shape)
-        if zlib.crc32(array.data) != checksum:
-            raise ConfigError(f"checkpoint file {path}: {name} has changed since it was written")
-        arrays[name] = array
-    return header["state"], arrays
+def _read(path: Path) -> memoryview:
+    try:
+        return memoryview(path.read_bytes())
+    except OSError as error:
+        raise ConfigError(f"checkpoint file {path}: {error.strerror}") from None
 
 
-def _header(content: bytes, path: Path) -> tuple[State, int]:
+def _header(content: memoryview, path: Path) -> tuple[dict[str, Any], int]:
     """Read the header, and the offset of the first array."""
     start = _PREFIX.size
-    if content[: len(MAGIC)] != MAGIC or len(content) < start:
+    if len(content) < start or content[: len(MAGIC)] != MAGIC:
         raise ConfigError(f"checkpoint file {path}: does not begin with {MAGIC.decode()}")
     _, size, checksum = _PREFIX.unpack_from(content)
-    header = content[start : start + size]
-    if zlib.crc32(header) != checksum:
+    raw = content[start : start + size]
+    if zlib.crc32(raw) != checksum:
         raise ConfigError(f"checkpoint file {path}: its header is cut short or has changed")
-    return msgpack.unpackb(header), -(-(start + size) // ALIGNMENT) * ALIGNMENT
+    return msgpack.unpackb(raw), _aligned(start + size)
+
+
+def _aligned(offset: int) -> int:
+    return -(-offset // ALIGNMENT) * ALIGNMENT
 
 
 def _publish(partial: Path, whole: Path) -> None:

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
+Message = tuple[str, Array, int, int]
 
 
 class Group(Protocol):
@@ -38,16 +38,13 @@ class Group(Protocol):
         """Exchange the blocks of axis 0: block i goes to rank i."""
 
     def gather(self, x: Array, root: int = 0) -> Array | None:
-        """Stack the ranks' arrays on a new axis 0 at the root; None elsewhere."""
+        """Join the ranks' arrays on axis 0 at the root; None elsewhere."""
 
     def broadcast(self, x: Array, root: int = 0) -> Array:
         """Return the root's array."""
 
-    def send(self, x: Array, dst: int, tag: int = 0) -> None:
-        """Send to a rank of the group."""
-
-    def recv(self, out: Array, src: int, tag: int = 0) -> Array:
-        """Receive from a rank of the group."""
+    def batch_send_recv(self, operations: Sequence[Message]) -> None:
+        """Complete all of ("send" or "recv", array, peer, tag) together."""
 
     def barrier(self) -> None:
         """Wait for every rank."""
@@ -78,20 +75,17 @@ class OneRank:
         return x.copy()
 
     def gather(self, x: Array, root: int = 0) -> Array | None:
-        """Return x with a leading axis of one."""
-        return x[np.newaxis].copy()
+        """Return a copy of x."""
+        return x.copy()
 
     def broadcast(self, x: Array, root: int = 0) -> Array:
         """Return a copy of x."""
         return x.copy()
 
-    def send(self, x: Array, dst: int, tag: int = 0) -> None:
-        """Refuse: there is nobody to send to."""
-        raise ValueError(f"send to rank {dst}: the group has this rank alone")
-
-    def recv(self, out: Array, src: int, tag: int = 0) -> Array:
-        """Refuse: there is nobody to receive from."""
-        raise ValueError(f"recv from rank {src}: the group has this rank alone")
+    def batch_send_recv(self, operations: Sequence[Message]) -> None:
+        """Refuse messages: there is nobody at the other end."""
+        for kind, _, peer, _ in operations:
+            raise ValueError(f"{kind} with rank {peer}: the group has this rank alone")
 
     def barrier(self) -> None:
         """Return at once."""

@@ -12,13 +12,13 @@ permutation and the inverse of the other, hence also the other's backward. A ran
 of its B s C N H elements (Jacobs et al. 2023, DeepSpeed-Ulysses, section 3).
 """
 
-import time
 from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from hcom.device import current
+from ops.seam import Call
 from parallel.group import Group
 
 Floats = npt.NDArray[np.float32]
@@ -88,6 +88,6 @@ def _empty(*shape: int) -> Floats:
 
 def _copy(target: Floats, source: Floats) -> None:
     """Copy with another order of axes: a kernel of the device like any other."""
-    wall_start = time.perf_counter()
+    call = Call("permute")
     np.copyto(target, source)
-    current().launch("permute", 0, 2 * target.nbytes, wall_start=wall_start)
+    call.done(flops=0, nbytes=2 * target.nbytes)
