@@ -1,0 +1,218 @@
+"""The register tile that linear layers and attention multiply with: C (+)= A B, ROWS by COLUMNS.
+
+A compiler does not find this loop on its own: all of C stays in vector registers, each step reads
+one row of B as vectors and one column of A as scalars. It reaches the machine's multiply-add rate,
+and it sums every element of C in one fixed order over the depth, whatever the sizes, the borders
+or the number of threads; a BLAS library does not (OpenBLAS gives other bits for 1 and 2 threads).
+
+References
+----------
+K. Goto, R. van de Geijn, Anatomy of high-performance matrix multiplication, ACM TOMS 34(3), 2008.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from llvmlite import binding, ir
+from numba import types
+from numba.core import cgutils, config
+from numba.extending import intrinsic
+
+from hcom.jit import jit
+from ops.seam import Array
+
+# 16 floats fill an AVX-512 register. Elsewhere 8: one AVX2 register, or two of Neon.
+WIDE = bool(binding.get_host_cpu_features().get("avx512f"))
+LANES = 16 if WIDE else 8
+COLUMNS = 2 * LANES
+# Sums held in registers: 8 x 2 of 32 with AVX-512, 6 x 2 of 16 with AVX2. Eight independent
+# multiply-adds are what two units of latency four can have under way.
+ROWS = 8 if WIDE else 6
+
+_FLOAT = ir.FloatType()
+_VECTOR = ir.VectorType(_FLOAT, LANES)
+_INT32 = ir.IntType(32)
+_INT64 = ir.IntType(64)
+
+
+class Matrix(NamedTuple):
+    """Where a matrix lies in a flat array: element (i, j) is `data[at + i * row + j * step]`."""
+
+    data: Array
+    at: int
+    row: int
+    step: int
+
+
+class _Tile:
+    """Writes the code of one tile multiplication at a builder's position."""
+
+    def __init__(self, builder: Any, vectors: int) -> None:
+        self.builder = builder
+        self.lanes = [self._int(vector * LANES) for vector in range(vectors)]
+        kind = ir.FunctionType(_VECTOR, [_VECTOR] * 3)
+        self.fma = cgutils.get_or_insert_function(builder.module, kind, f"llvm.fma.v{LANES}f32")
+
+    def _int(self, value: int) -> Any:
+        return ir.Constant(_INT64, value)
+
+    def at(self, base: Any, offset: Any) -> Any:
+        return self.builder.gep(base, [offset], source_etype=_FLOAT)
+
+    def rows(self, base: Any, at: Any, row: Any, rows: Any) -> list[Any]:
+        """Pointers to the first ROWS rows; past `rows` the last one is repeated.
+
+        A repeated row is computed again and stored again with the same value: no branch for
+        ragged borders, and nothing outside the matrix is touched.
+        """
+        last = self.builder.sub(rows, self._int(1))
+        pointers = []
+        for i in range(ROWS):
+            inside = self.builder.icmp_signed("<", self._int(i), last)
+            index = self.builder.select(inside, self._int(i), last)
+            offset = self.builder.add(at, self.builder.mul(index, row))
+            pointers.append(self.at(base, offset))
+        return pointers
+
+    def load(self, row: Any) -> list[Any]:
+        """Load one row of the tile."""
+        load = self.builder.load
+        return [load(self.at(row, lane), typ=_VECTOR, align=4) for lane in self.lanes]
+
+    def store(self, row: Any, values: list[Any]) -> None:
+        """Store one row of the tile."""
+        for lane, value in zip(self.lanes, values, strict=True):
+            target = self.builder.bitcast(self.at(row, lane), _VECTOR.as_pointer())
+            self.builder.store(value, target, align=4)
+
+    def broadcast(self, pointer: Any) -> Any:
+        """Load one float into all lanes."""
+        nothing = ir.Constant(_VECTOR, ir.Undefined)
+        value = self.builder.load(pointer, typ=_FLOAT)
+        value = self.builder.insert_element(nothing, value, ir.Constant(_INT32, 0))
+        zeros = ir.Constant(ir.VectorType(_INT32, LANES), [0] * LANES)
+        return self.builder.shuffle_vector(value, nothing, zeros)
+
+    def start(self, c_rows: list[Any], accumulate: Any) -> list[list[Any]]:
+        """Give the sums their first values: C where `accumulate`, else zeros."""
+        builder = self.builder
+        zero = ir.Constant(_VECTOR, [0.0] * LANES)
+        origin = builder.block
+        with builder.if_then(builder.icmp_signed("!=", accumulate, self._int(0))):
+            loaded = [self.load(row) for row in c_rows]
+            branch = builder.block
+        sums = []
+        for row in loaded:
+            sums.append([builder.phi(_VECTOR) for _ in row])
+            for phi, value in zip(sums[-1], row, strict=True):
+                phi.add_incoming(zero, origin)
+                phi.add_incoming(value, branch)
+        return sums
+
+    def multiply(
+        self, a_rows: list[Any], a_step: Any, b: Any, b_row: Any, sums: list[list[Any]], depth: Any
+    ) -> list[list[Any]]:
+        """Add the products of `depth` steps to the sums."""
+        builder = self.builder
+        before, head = builder.block, builder.append_basic_block("step")
+        body, after = builder.append_basic_block("multiply"), builder.append_basic_block("done")
+        builder.branch(head)
+        builder.position_at_end(head)
+        k = builder.phi(_INT64)
+        k.add_incoming(self._int(0), before)
+        totals = [[builder.phi(_VECTOR) for _ in row] for row in sums]
+        builder.cbranch(builder.icmp_signed("<", k, depth), body, after)
+        builder.position_at_end(body)
+        b_vectors = self.load(self.at(b, builder.mul(k, b_row)))
+        a_at = builder.mul(k, a_step)
+        for a_row, first, total in zip(a_rows, sums, totals, strict=True):
+            a = self.broadcast(self.at(a_row, a_at))
+            for phi, value, b_vector in zip(total, first, b_vectors, strict=True):
+                phi.add_incoming(value, before)
+                phi.add_incoming(builder.call(self.fma, [a, b_vector, phi]), body)
+        k.add_incoming(builder.add(k, self._int(1)), body)
+        builder.branch(head)
+        builder.position_at_end(after)
+        return totals
+
+
+def _tile(vectors: int) -> Any:
+    """Make the function that multiplies a tile of ROWS rows and `vectors` * LANES columns."""
+
+    def multiply_tile(
+        typing: Any, a: Any, at_a: Any, row_a: Any, step_a: Any, b: Any, at_b: Any, row_b: Any,
+        c: Any, at_c: Any, row_c: Any, rows: Any, depth: Any, accumulate: Any,
+    ) -> Any:  # fmt: skip
+        def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            def pointer(i: int) -> Any:
+                return context.make_array(signature.args[i])(context, builder, args[i]).data
+
+            tile = _Tile(builder, vectors)
+            _, at_a, row_a, step_a, _, at_b, row_b, _, at_c, row_c, rows, depth, accumulate = args
+            a_rows = tile.rows(pointer(0), at_a, row_a, rows)
+            c_rows = tile.rows(pointer(7), at_c, row_c, rows)
+            first = tile.start(c_rows, accumulate)
+            sums = tile.multiply(a_rows, step_a, tile.at(pointer(4), at_b), row_b, first, depth)
+            for c_row, values in zip(c_rows, sums, strict=True):
+                tile.store(c_row, values)
+            return context.get_dummy_value()
+
+        i = types.int64
+        return types.void(a, i, i, i, b, i, i, c, i, i, i, i, i), code
+
+    return intrinsic(multiply_tile)
+
+
+def _tile_in_python(vectors: int) -> Callable[..., None]:
+    """Make the same function for runs without compiler; products are rounded before they add."""
+
+    def multiply_tile(
+        a: Array, at_a: int, row_a: int, step_a: int, b: Array, at_b: int, row_b: int,
+        c: Array, at_c: int, row_c: int, rows: int, depth: int, accumulate: int,
+    ) -> None:  # fmt: skip
+        width = vectors * LANES
+        for i in range(min(rows, ROWS)):
+            target = c[at_c + i * row_c : at_c + i * row_c + width]
+            if not accumulate:
+                target[:] = 0
+            for k in range(depth):
+                b_row = b[at_b + k * row_b : at_b + k * row_b + width]
+                target += a[at_a + i * row_a + k * step_a] * b_row
+
+    return multiply_tile
+
+
+_wide_tile = _tile_in_python(2) if config.DISABLE_JIT else _tile(2)
+_narrow_tile = _tile_in_python(1) if config.DISABLE_JIT else _tile(1)
+
+
+@jit()
+def multiply(
+    a: Matrix, b: Matrix, c: Matrix, rows: int, columns: int, depth: int, accumulate: bool
+) -> None:
+    """C (+)= A B with C rows x columns: sums continue from C where `accumulate`, else from 0.
+
+    `columns` is a multiple of LANES; rows of B and C are contiguous (step 1).
+    """
+    wide = columns - columns % COLUMNS
+    for row in range(0, rows, ROWS):
+        at_a, at_c, left = a.at + row * a.row, c.at + row * c.row, rows - row
+        for column in range(0, wide, COLUMNS):
+            _wide_tile(
+                a.data, at_a, a.row, a.step, b.data, b.at + column, b.row,
+                c.data, at_c + column, c.row, left, depth, accumulate,
+            )  # fmt: skip
+        if wide < columns:
+            _narrow_tile(
+                a.data, at_a, a.row, a.step, b.data, b.at + wide, b.row,
+                c.data, at_c + wide, c.row, left, depth, accumulate,
+            )  # fmt: skip
+
+
+@jit()
+def scratch(size: int) -> Array:
+    """Allocate `size` floats that start at a cache line, so that no vector straddles two."""
+    memory = np.empty(size + 15, np.float32)
+    start = (-(memory.ctypes.data >> 2)) & 15
+    return memory[start : start + size]
