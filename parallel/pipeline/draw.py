@@ -39,7 +39,8 @@ def _legend(plan: Plan) -> Iterator[str]:
     for kind, word in _WORDS.items():
         if plan.has(kind):
             yield f'<rect x="{x:g}" y="37" width="12" height="12" fill="{_COLOURS[kind]}"/>'
-            yield f'<text x="{x + 17:g}" y="47">{word}</text>'
+            label = "input gradient" if kind == "B" and plan.splits_backward else word
+            yield f'<text x="{x + 17:g}" y="47">{label}</text>'
             x += 110
 
 
