@@ -38,7 +38,7 @@ class PeerLostError(HcomError):
     """A rank that this one waits for has ended."""
 
     code = "EI0006"
-    result = 19  # HCCL_E_REMOTE
+    result = 21  # HCCL_E_REMOTE
 
 
 class NotSupportedError(HcomError):

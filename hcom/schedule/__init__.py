@@ -2,6 +2,7 @@
 
 from hcom.schedule.check import check
 from hcom.schedule.combine import mirrored, on, relabelled, rooted, sliced, sparing, then, together
+from hcom.schedule.draw import draw
 from hcom.schedule.evaluate import Symbol, evaluate, symbols
 from hcom.schedule.layout import Layout, borders
 from hcom.schedule.meaning import COLLECTIVES, REDUCING, ROOTED, after, before
@@ -28,6 +29,7 @@ __all__ = [
     "before",
     "borders",
     "check",
+    "draw",
     "evaluate",
     "messages",
     "mirrored",

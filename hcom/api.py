@@ -1,0 +1,145 @@
+"""The functions of the package: the collectives and messages of the world, or of `group=`."""
+
+from collections.abc import Sequence
+
+from hcom.arguments import Array
+from hcom.collectives import Algorithm
+from hcom.communicator import Communicator
+from hcom.point_to_point import Message
+from hcom.world import world
+
+Group = Communicator | None
+
+
+def _of(group: Group) -> Communicator:
+    return world().group if group is None else group
+
+
+def all_reduce(
+    x: Array,
+    op: str = "sum",
+    *,
+    out: Array | None = None,
+    group: Group = None,
+    algorithm: Algorithm = None,
+    async_op: bool = False,
+) -> Array:
+    """Reduce x over the ranks; every rank gets the result. See `Communicator.all_reduce`."""
+    return _of(group).all_reduce(x, op, out=out, algorithm=algorithm, async_op=async_op)
+
+
+def reduce(
+    x: Array,
+    root: int = 0,
+    op: str = "sum",
+    *,
+    out: Array | None = None,
+    group: Group = None,
+    algorithm: Algorithm = None,
+    async_op: bool = False,
+) -> Array | None:
+    """Reduce x over the ranks to the root. See `Communicator.reduce`."""
+    return _of(group).reduce(x, root, op, out=out, algorithm=algorithm, async_op=async_op)
+
+
+def broadcast(
+    x: Array,
+    root: int = 0,
+    *,
+    out: Array | None = None,
+    group: Group = None,
+    algorithm: Algorithm = None,
+    async_op: bool = False,
+) -> Array:
+    """Give every rank the root's x. See `Communicator.broadcast`."""
+    return _of(group).broadcast(x, root, out=out, algorithm=algorithm, async_op=async_op)
+
+
+def scatter(
+    x: Array | None,
+    root: int = 0,
+    *,
+    out: Array | None = None,
+    group: Group = None,
+    algorithm: Algorithm = None,
+    async_op: bool = False,
+) -> Array:
+    """Give rank r the r-th block of the root's x. See `Communicator.scatter`."""
+    return _of(group).scatter(x, root, out=out, algorithm=algorithm, async_op=async_op)
+
+
+def gather(
+    x: Array,
+    root: int = 0,
+    *,
+    out: Array | None = None,
+    group: Group = None,
+    algorithm: Algorithm = None,
+    async_op: bool = False,
+) -> Array | None:
+    """Join every rank's x at the root. See `Communicator.gather`."""
+    return _of(group).gather(x, root, out=out, algorithm=algorithm, async_op=async_op)
+
+
+def all_gather(
+    x: Array,
+    *,
+    out: Array | None = None,
+    group: Group = None,
+    algorithm: Algorithm = None,
+    async_op: bool = False,
+) -> Array:
+    """Join every rank's x on axis 0. See `Communicator.all_gather`."""
+    return _of(group).all_gather(x, out=out, algorithm=algorithm, async_op=async_op)
+
+
+def reduce_scatter(
+    x: Array,
+    op: str = "sum",
+    *,
+    out: Array | None = None,
+    group: Group = None,
+    algorithm: Algorithm = None,
+    async_op: bool = False,
+) -> Array:
+    """Reduce x, and keep this rank's block of axis 0. See `Communicator.reduce_scatter`."""
+    return _of(group).reduce_scatter(x, op, out=out, algorithm=algorithm, async_op=async_op)
+
+
+def all_to_all(
+    x: Array,
+    *,
+    out: Array | None = None,
+    group: Group = None,
+    algorithm: Algorithm = None,
+    async_op: bool = False,
+) -> Array:
+    """Send block r of axis 0 to rank r. See `Communicator.all_to_all`."""
+    return _of(group).all_to_all(x, out=out, algorithm=algorithm, async_op=async_op)
+
+
+def barrier(*, group: Group = None) -> None:
+    """Wait until every rank has come here. See `Communicator.barrier`."""
+    _of(group).barrier()
+
+
+def send(x: Array, dst: int, tag: int = 0, *, group: Group = None) -> None:
+    """Send x to a rank that receives it. See `Communicator.send`."""
+    _of(group).send(x, dst, tag)
+
+
+def recv(out: Array, src: int, tag: int = 0, *, group: Group = None) -> Array:
+    """Receive from a rank into `out`. See `Communicator.recv`."""
+    return _of(group).recv(out, src, tag)
+
+
+def send_recv(
+    x: Array, dst: int, out: Array, src: int, tag: int = 0, *, group: Group = None
+) -> Array:
+    """Send and receive at once. See `Communicator.send_recv`."""
+    return _of(group).send_recv(x, dst, out, src, tag)
+
+
+def batch_send_recv(messages: Sequence[Message], *, group: Group = None) -> None:
+    """Complete many sends and receives together. See `Communicator.batch_send_recv`."""
+    _of(group).batch_send_recv(messages)

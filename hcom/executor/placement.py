@@ -1,0 +1,53 @@
+"""Where one rank's input and output arrays hold the positions of a schedule, in bytes."""
+
+import numpy as np
+
+from hcom.schedule import Schedule
+from hcom.schedule.layout import Layout
+from hcom.schedule.meaning import NOTHING, after, before
+
+Span = tuple[int, int]  # offset and size in bytes
+# The whole buffer, or the bytes of each block, or those of block [sender][receiver].
+Counts = int | tuple[int, ...] | tuple[tuple[int, ...], ...]
+
+
+class Placement:
+    """The positions of one rank's arrays under a schedule and counts.
+
+    Parameters
+    ----------
+    counts : bytes, as `Layout.of` takes them.
+
+    Attributes
+    ----------
+    inputs, outputs : the span of each position that the rank's arrays hold.
+    """
+
+    def __init__(self, schedule: Schedule, counts: Counts, rank: int) -> None:
+        layout = Layout.of(schedule, np.asarray(counts, np.int64))
+        self._sizes = layout.size
+        wanted = after(schedule)[0][rank] != NOTHING
+        self.inputs = self._spans(layout, rank, np.flatnonzero(before(schedule)[rank]))
+        self.outputs = self._spans(layout, rank, np.flatnonzero(wanted))
+
+    @staticmethod
+    def _spans(layout: Layout, rank: int, held: np.ndarray) -> dict[int, Span]:
+        """An array begins with the first position it holds; the others follow in order."""
+        starts, sizes = layout.start[rank, held], layout.size[rank, held]
+        offsets = starts - starts[:1].sum()
+        spans = zip(offsets.tolist(), sizes.tolist(), strict=True)
+        return dict(zip(held.tolist(), spans, strict=True))
+
+    def size(self, origin_rank: int, position: int) -> int:
+        """Bytes of the value that a rank's input holds at a position."""
+        return int(self._sizes[origin_rank, position])
+
+    @property
+    def input_bytes(self) -> int:
+        """Bytes of this rank's input array."""
+        return max((sum(span) for span in self.inputs.values()), default=0)
+
+    @property
+    def output_bytes(self) -> int:
+        """Bytes of this rank's output array."""
+        return max((sum(span) for span in self.outputs.values()), default=0)

@@ -1,0 +1,91 @@
+"""A program: one bound operation as the words and tables that the interpreter takes."""
+
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+
+from hcom.executor import tables as t
+from hcom.executor.compile import Tables
+from hcom.transport.layout import TEXT_ROOM
+
+
+def _address(array: np.ndarray) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+class Program:
+    """The tables of one rank's part of an operation, ready to run.
+
+    Parameters
+    ----------
+    tables : the compiled rows.
+    fold : address of the fold loop, 0 where nothing is reduced.
+    item : bytes of one element.
+    description : what every rank must agree on, in words; its digest is compared between ranks
+        and its text is what a mismatch shows.
+    peers : whom to compare with even where no data goes between (all of them for empty calls).
+
+    Attributes
+    ----------
+    address : of the words.
+    scratch : memory for positions that neither array holds.
+    """
+
+    def __init__(
+        self, tables: Tables, fold: int, item: int, description: str, peers: Sequence[int]
+    ) -> None:
+        self.description = description
+        self.sent_bytes = tables.sent_bytes
+        self.scratch = np.empty(tables.scratch_bytes, np.uint8)
+        self._kept: list[np.ndarray] = []
+        self._bases = np.zeros(3, np.int64)
+        self._bases[t.SCRATCH] = _address(self.scratch)
+        self._words = np.zeros(t.PROGRAM_WORDS, np.int64)
+        self.address = _address(self._words)
+        self._fill(tables, fold, item, description, sorted(peers))
+
+    def _keep(self, rows: object, columns: int, kind: type = np.int64) -> int:
+        """Keep rows alive as an array and return its address."""
+        array = np.array(rows, dtype=kind).reshape(-1, columns)
+        self._kept.append(array)
+        return _address(array)
+
+    def _fill(
+        self, tables: Tables, fold: int, item: int, description: str, peers: list[int]
+    ) -> None:
+        most = max((row[t.W_END] - row[t.W_BEGIN] for row in tables.write), default=1)
+        text = np.frombuffer(description.encode()[:TEXT_ROOM].ljust(1), np.uint8)
+        digest = hashlib.blake2b(description.encode(), digest_size=8).digest()
+        self._kept.append(text)
+        values = {
+            t.ROUNDS: len(tables.rounds),
+            t.SLICES: tables.slices,
+            t.LANES: 1 if tables.slices == 1 else 2,
+            t.ROUND_TABLE: self._keep(tables.rounds, t.ROUND_COLUMNS),
+            t.STAGE_TABLE: self._keep(tables.stage, t.STAGE_COLUMNS),
+            t.WRITE_TABLE: self._keep(tables.write, t.WRITE_COLUMNS),
+            t.OPERAND_TABLE: self._keep(tables.operand, t.OPERAND_COLUMNS),
+            t.READER_TABLE: self._keep(tables.reader, 1),
+            t.SENDER_TABLE: self._keep(tables.sender, 1),
+            t.COPY_TABLE: self._keep(tables.copy, t.COPY_COLUMNS),
+            t.COPIES: len(tables.copy),
+            t.PEER_TABLE: self._keep(peers, 1),
+            t.PEERS: len(peers),
+            t.COST_TABLE: self._keep(tables.cost, 2, np.float64),
+            t.ARRIVAL_TABLE: self._keep(tables.arrival, 1, np.float64),
+            t.FOLD: fold,
+            t.ITEM: item,
+            t.DIGEST: int.from_bytes(digest, "little", signed=True),
+            t.TEXT_AT: _address(text),
+            t.TEXT_SIZE: text.size,
+            t.BASES: _address(self._bases),
+            t.SOURCES: self._keep(np.zeros(most), 1),
+        }
+        for word, value in values.items():
+            self._words[word] = value
+
+    def point_at(self, x: np.ndarray | None, out: np.ndarray | None) -> None:
+        """Take the arrays of the next run: contiguous, of the bound sizes."""
+        self._bases[t.INPUT] = 0 if x is None else _address(x)
+        self._bases[t.OUTPUT] = 0 if out is None else _address(out)

@@ -1,0 +1,79 @@
+"""What a failing rank does: report once, first and whole, and end the job.
+
+Under `hcom-run` a rank leaves its report in the folder HCOM_RUN_DIR, and the launcher prints the
+earliest; under plain `mpirun` the first rank that fails prints its own. Either way it aborts the
+MPI job, since the other ranks would wait for it.
+"""
+
+import atexit
+import os
+import sys
+import time
+import traceback
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NoReturn
+
+from hcom.transport.host import Host
+
+RUN_DIR = "HCOM_RUN_DIR"
+
+_exit_status = 0
+
+
+def report_failures(host: Host) -> None:
+    """Install the hooks of this process: for uncaught exceptions, and for `sys.exit(not 0)`."""
+    sys.excepthook = _hook(host)
+    _note_exit_status()
+    atexit.register(_end_job_on_bad_exit)
+
+
+def _hook(host: Host) -> Any:
+    def excepthook(
+        kind: type[BaseException], error: BaseException, trace: TracebackType | None
+    ) -> None:
+        text = "".join(traceback.format_exception(kind, error, trace))
+        _report(host, f"rank {host.rank} failed:\n{text}")
+        _abort(1)
+
+    return excepthook
+
+
+def _report(host: Host, text: str) -> None:
+    folder = os.environ.get(RUN_DIR)
+    if folder:
+        name = f"failure-{time.monotonic_ns()}-{host.rank}.txt"
+        part = Path(folder) / f".{name}"
+        part.write_text(text)
+        part.rename(Path(folder) / name)
+    elif host.claim_report():
+        sys.stdout.flush()
+        sys.stderr.write(text)
+        sys.stderr.flush()
+
+
+def _note_exit_status() -> None:
+    """Remember the status given to `sys.exit`: at exit the interpreter no longer tells it."""
+    exit_before = sys.exit
+
+    def noting_exit(status: Any = None, /) -> NoReturn:
+        global _exit_status
+        _exit_status = status if isinstance(status, int) else int(status is not None)
+        exit_before(status)
+
+    sys.exit = noting_exit
+
+
+def _end_job_on_bad_exit() -> None:
+    if _exit_status:
+        _abort(_exit_status)
+
+
+def _abort(status: int) -> None:
+    """End every rank: MPI's own exit would wait for them."""
+    from mpi4py import MPI
+
+    sys.stdout.flush()
+    sys.stderr.flush()
+    MPI.COMM_WORLD.Abort(status)
+    os._exit(status)
