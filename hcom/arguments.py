@@ -81,4 +81,4 @@ def check_blocks(x: Array, rank_size: int, call: str) -> int:
         raise ValueError(
             f"{call} splits axis 0 in {rank_size} equal blocks, but x has {x.shape[0]} rows"
         )
-    return x.shape[0] // rank_size
+    return int(x.shape[0]) // rank_size

@@ -43,7 +43,7 @@ class Collectives:
 
     @property
     def rank(self) -> int:
-        """This process's rank in the group."""
+        """Rank of this process in the group."""
         return self._session.rank
 
     @property

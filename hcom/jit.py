@@ -10,12 +10,13 @@ import ast
 import fcntl
 import hashlib
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
 import llvmlite
 import numba
+import numba.extending
 from numba.core import config as numba_config
 
 P = ParamSpec("P")
@@ -158,9 +159,9 @@ def cfunc(signature: str | Any) -> Callable[[Callable[..., Any]], Any]:
     return decorate
 
 
-def compiled_kernels(kernels: Iterable[Any]) -> int:
-    """Count the signatures that are compiled or loaded in this process."""
-    return sum(len(getattr(kernel, "signatures", ())) for kernel in kernels)
+def intrinsic(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a function of (typing context, argument types) an operation that kernels can call."""
+    return cast(Callable[..., Any], numba.extending.intrinsic(function))
 
 
 numba_config.CACHE_DIR = str(cache_folder())

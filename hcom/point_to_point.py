@@ -175,7 +175,7 @@ def _record(
     started, ended, start, _ = times
     trace = current().trace
     arrivals = table[:, t.M_TIME].view(np.float64).tolist()
-    for (kind, x, peer, tag), number, end in zip(
+    for (kind, x, peer, _), number, end in zip(
         messages, table[:, t.M_NUMBER].tolist(), arrivals, strict=True
     ):
         ends = (session.rank, peer) if kind == "send" else (peer, session.rank)

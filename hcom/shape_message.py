@@ -1,4 +1,4 @@
-"""The shape and type of an array as a message of fixed size, for calls where only one rank knows."""
+"""The shape and type of an array as a message of fixed size, where only one rank knows them."""
 
 import msgpack
 import numpy as np

@@ -52,7 +52,7 @@ def _columns(one: list[_Move]) -> _Columns:
 
 
 def _sized(round_moves: Moves, placement: Placement) -> list[_Move]:
-    """The moves of a round that carry anything."""
+    """Give the moves of a round that carry anything."""
     columns = (np.asarray(column).tolist() for column in round_moves)
     sized = (
         _Move(src, dst, here, there, bool(reduce), placement.size(rank, origin))
@@ -62,7 +62,7 @@ def _sized(round_moves: Moves, placement: Placement) -> list[_Move]:
 
 
 def _staged(round_moves: list[_Move]) -> dict[int, dict[int, int]]:
-    """What each rank stages in a round: {rank: {position: bytes}}, in the order of its slot.
+    """Tell what each rank stages in a round: {rank: {position: bytes}}, in the order of its slot.
 
     A local move is staged only where its source is written in the same round.
     """

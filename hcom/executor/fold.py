@@ -13,10 +13,9 @@ import numba
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic
 
 from hcom.data_type import DataType
-from hcom.jit import cfunc, jit
+from hcom.jit import cfunc, intrinsic, jit
 from hcom.transport.atomics import load_int, pointer
 
 SIGNATURE = types.void(types.int64, types.int64, types.int64, types.int64)

@@ -47,7 +47,7 @@ def _channel(session: Any, owner: int, peer: int) -> int:
     windows = words(session[t.WINDOWS], session[t.RANK_SIZE])
     channel = layout.STREAM_AT + layout.STREAM_SLOTS * session[t.STREAM_BYTES]
     slots = layout.SLOTS_AT + layout.SLOTS * session[t.SLOT_BYTES]
-    return windows[owner] + slots + peer * channel
+    return int(windows[owner] + slots + peer * channel)
 
 
 @jit(inline=True)
@@ -62,7 +62,8 @@ def _inline(channel: int, number: int) -> int:
 
 @jit(inline=True)
 def _stream_slot(session: Any, channel: int, piece: int) -> int:
-    return channel + layout.STREAM_AT + piece % layout.STREAM_SLOTS * session[t.STREAM_BYTES]
+    slot: int = piece % layout.STREAM_SLOTS * session[t.STREAM_BYTES]
+    return channel + layout.STREAM_AT + slot
 
 
 @jit(inline=True)
@@ -123,7 +124,7 @@ def _follow(session: Any, message: Any) -> bool:
 
 @jit()
 def _find(session: Any, message: Any) -> int:
-    """Number of the oldest offered envelope with this message's tag, or -1."""
+    """Find the number of the oldest offered envelope with this message's tag, or -1."""
     peer = message[t.M_PEER]
     channel = _channel(session, peer, session[t.RANK])
     heads = words(session[t.HEADS], session[t.RANK_SIZE])
@@ -256,6 +257,25 @@ def _pass(session: Any, messages: Any) -> Any:
     return moved, left
 
 
+@jit(inline=True)
+def _count_turn(header: int) -> None:
+    store_int(header + layout.TURNS, load_int(header + layout.TURNS) + 1)
+
+
+@jit()
+def _nap(session: Any, messages: Any) -> bool:
+    """Sleep until rung, unless a message gets on first; whether one did."""
+    header = session[t.HEADER]
+    add_int(header + layout.SLEEPERS, 1)
+    fence()
+    value = load_int32(header + layout.DOORBELL)
+    moved, _ = _pass(session, messages)
+    if not moved:
+        futex_wait(header + layout.DOORBELL, value, SLEEP_NANOSECONDS)
+    add_int(header + layout.SLEEPERS, -1)
+    return bool(moved)
+
+
 @jit()
 def exchange(session_at: int, messages_at: int, count: int) -> int:
     """Complete a batch of messages.
@@ -272,35 +292,26 @@ def exchange(session_at: int, messages_at: int, count: int) -> int:
     """
     session = words(session_at, t.SESSION_WORDS)
     messages = rows(messages_at, count, t.MESSAGE_COLUMNS)
-    header = session[t.HEADER]
+    patience = session[t.SPIN_LIMIT] + YIELDS
     idle, turn_ends = 0, 0
     while True:
         moved, left = _pass(session, messages)
         if left == 0:
             return CAME
-        if moved:
-            if idle >= session[t.SPIN_LIMIT] + YIELDS:
-                store_int(header + layout.TURNS, load_int(header + layout.TURNS) + 1)
-            idle = 0
-            continue
-        idle += 1
-        if idle < session[t.SPIN_LIMIT]:
-            continue
-        if idle < session[t.SPIN_LIMIT] + YIELDS:
-            sched_yield()
-            turn_ends = monotonic() + TURN_NANOSECONDS
+        if moved or idle < patience:
+            if idle == patience:
+                _count_turn(session[t.HEADER])
+            if idle >= session[t.SPIN_LIMIT]:
+                sched_yield()
+            idle = 0 if moved else idle + 1
+            turn_ends = 0
             continue
         if load_acquire(session[t.WINDOW] + layout.FAULT) != layout.NO_FAULT:
             return FAULTED
-        if monotonic() > turn_ends:
+        if turn_ends == 0:
+            turn_ends = monotonic() + TURN_NANOSECONDS
+        elif monotonic() > turn_ends:
             return AGAIN
-        add_int(header + layout.SLEEPERS, 1)
-        fence()
-        value = load_int32(header + layout.DOORBELL)
-        moved, left = _pass(session, messages)
-        if not moved:
-            futex_wait(header + layout.DOORBELL, value, SLEEP_NANOSECONDS)
-        add_int(header + layout.SLEEPERS, -1)
-        if moved:
-            store_int(header + layout.TURNS, load_int(header + layout.TURNS) + 1)
+        if _nap(session, messages):
+            _count_turn(session[t.HEADER])
             idle = 0

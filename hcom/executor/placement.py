@@ -32,7 +32,7 @@ class Placement:
 
     @staticmethod
     def _spans(layout: Layout, rank: int, held: np.ndarray) -> dict[int, Span]:
-        """An array begins with the first position it holds; the others follow in order."""
+        """Give offsets from the first position held: an array begins there."""
         starts, sizes = layout.start[rank, held], layout.size[rank, held]
         offsets = starts - starts[:1].sum()
         spans = zip(offsets.tolist(), sizes.tolist(), strict=True)

@@ -47,7 +47,7 @@ class Program:
 
     def _keep(self, rows: object, columns: int, kind: type = np.int64) -> int:
         """Keep rows alive as an array and return its address."""
-        array = np.array(rows, dtype=kind).reshape(-1, columns)
+        array: np.ndarray = np.array(rows, dtype=kind).reshape(-1, columns)
         self._kept.append(array)
         return _address(array)
 

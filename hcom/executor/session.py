@@ -149,7 +149,7 @@ class Session:
 
     def raise_fault(self) -> NoReturn:
         """Raise the error that the fault words of this rank's window tell."""
-        kind, sequence, odd, finder = self.windows[self.rank].fault()
+        kind, sequence, _, finder = self.windows[self.rank].fault()
         self._broken = "an earlier operation failed"
         if kind == layout.MISMATCH:
             raise MismatchError(differing(self.windows, self.ranks, sequence))

@@ -1,16 +1,18 @@
-"""What kernels need below numpy: memory at an address, ordered loads and stores, the kernel's calls.
+"""What kernels need below numpy: memory at an address, ordered access, calls of the system.
 
 Addresses are int64 numbers, as they stand in the executor's tables. Orderings are the usual ones:
 a value stored with `store_release` and seen by `load_acquire` brings with it all that was written
 before it. External functions are named, not captured as pointers, so that kernels stay cacheable.
 """
 
+import platform
 from typing import Any
 
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
+
+from hcom.jit import intrinsic
 
 _I8 = ir.IntType(8)
 _I32 = ir.IntType(32)
@@ -196,8 +198,6 @@ def call_fold(
 
 
 def _system_call_number(x86_64: int, generic: int) -> int:
-    import platform
-
     return x86_64 if platform.machine() == "x86_64" else generic
 
 

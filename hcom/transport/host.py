@@ -21,11 +21,11 @@ def _ring(header: int) -> None:
 
 @jit()
 def _take(word: int) -> int:
-    return add_int(word, 1)
+    return int(add_int(word, 1))
 
 
 class Host:
-    """This process and its peers.
+    """The processes of a job on this host, as one of them sees them.
 
     Parameters
     ----------
