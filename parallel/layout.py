@@ -6,9 +6,9 @@ they share a server.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import hcom
+from parallel.group import Group
 
 AXES = ("pp", "dp", "sp", "tp")
 """Outermost first."""
@@ -125,16 +125,16 @@ class Mesh:
 
     layout: Layout
     coordinates: dict[str, int]
-    pp: Any
-    dp: Any
-    sp: Any
-    tp: Any
-    dp_sp: Any
+    pp: Group
+    dp: Group
+    sp: Group
+    tp: Group
+    dp_sp: Group
     """Ranks that hold the same weights: gradients are summed over them."""
 
 
 def mesh(layout: Layout) -> Mesh:
-    """Make the groups of a layout; every rank of the world calls it.
+    """Make the groups of a layout, named pp0, pp1, ..., dp_sp0; every rank of the world calls it.
 
     Raises
     ------
@@ -142,10 +142,24 @@ def mesh(layout: Layout) -> Mesh:
         When the layout is not that of the world.
     """
     if layout.world_size != hcom.rank_size():
-        raise ValueError(f"the world has {hcom.rank_size()} ranks, the layout is\n{layout}")
-    rank = hcom.rank()
-    mine = {}
-    for name, axes in (*((axis, (axis,)) for axis in AXES), ("dp_sp", ("dp", "sp"))):
-        handles = [(ranks, hcom.new_group(ranks)) for ranks in layout.groups(axes)]
-        mine[name] = next(handle for ranks, handle in handles if rank in ranks)
-    return Mesh(layout, layout.coordinates(rank), **mine)
+        raise ValueError(
+            f"the world has {hcom.rank_size()} ranks, not those of the layout\n{layout}"
+        )
+    return Mesh(
+        layout,
+        layout.coordinates(hcom.rank()),
+        pp=_own_group(layout, "pp"),
+        dp=_own_group(layout, "dp"),
+        sp=_own_group(layout, "sp"),
+        tp=_own_group(layout, "tp"),
+        dp_sp=_own_group(layout, "dp", "sp"),
+    )
+
+
+def _own_group(layout: Layout, *axes: str) -> Group:
+    """Make all groups of some axes, as every rank must, and return this rank's."""
+    made = [
+        hcom.new_group(ranks, hcom.CommunicatorConfig(name=f"{'_'.join(axes)}{index}"))
+        for index, ranks in enumerate(layout.groups(axes))
+    ]
+    return next(group for group in made if isinstance(group, hcom.Communicator))
