@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 from hcom.transport.host import Host
 
 RUN_DIR = "HCOM_RUN_DIR"
+BEHIND_THE_FIRST = 1.0  # s
 
 _exit_status = 0
 
@@ -50,6 +51,9 @@ def _report(host: Host, text: str) -> None:
         sys.stdout.flush()
         sys.stderr.write(text)
         sys.stderr.flush()
+    else:
+        # The first to report ends the job; its text is to stand before the launcher's own.
+        time.sleep(BEHIND_THE_FIRST)
 
 
 def _note_exit_status() -> None:

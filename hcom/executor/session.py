@@ -132,11 +132,10 @@ class Session:
         self._broken = f"{title} did not end"
         try:
             came = Watch(self.host, self.limit, title, needs).finish(resume, progress)
-        except PeerLostError:
-            self.declare(layout.LOST, self.rank)
-            raise
-        except NotifyTimeoutError:
-            self.declare(layout.TIMED_OUT, self.rank)
+        except (PeerLostError, NotifyTimeoutError) as error:
+            self.host.publish_finding(str(error))
+            lost = isinstance(error, PeerLostError)
+            self.declare(layout.LOST if lost else layout.TIMED_OUT, self.rank)
             raise
         self._broken = ""
         return came
@@ -153,10 +152,8 @@ class Session:
         self._broken = "an earlier operation failed"
         if kind == layout.MISMATCH:
             raise MismatchError(differing(self.windows, self.ranks, sequence))
-        who = f"rank {self.ranks[finder]}"
-        if kind == layout.TIMED_OUT:
-            raise NotifyTimeoutError(f"EI0002: {who} gave up waiting in operation {sequence}")
-        raise PeerLostError(f"EI0006: {who} lost a rank that it waited for; see its report")
+        found = f"{self.host.finding(self.ranks[finder])}\n(found by rank {self.ranks[finder]})"
+        raise (NotifyTimeoutError if kind == layout.TIMED_OUT else PeerLostError)(found)
 
     def refuse_if_broken(self) -> None:
         """Refuse use after a failure: members may be anywhere in the failed operation."""

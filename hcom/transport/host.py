@@ -51,9 +51,7 @@ class Host:
 
     def wait_begins(self, description: str) -> None:
         """Publish that this rank waits, and for what."""
-        text = description.encode()[: layout.WAITING_FOR_BYTES - 1]
-        start = layout.WAITING_FOR
-        self.arena.memory[start : start + len(text) + 1] = text + b"\0"
+        self._publish(description, layout.WAITING_FOR, layout.WAITING_FOR_BYTES)
         self._set_state(layout.WAITING)
 
     def wait_ends(self) -> None:
@@ -78,9 +76,15 @@ class Host:
         state = self._word(rank, layout.STATE)
         if state != layout.WAITING:
             return "has ended" if state == layout.ENDED or rank in self.lost() else "computes"
-        memory, start = self.arenas[rank].memory, layout.WAITING_FOR
-        text = memory[start : start + layout.WAITING_FOR_BYTES].split(b"\0", 1)[0]
-        return "waits in " + text.decode(errors="replace")
+        return "waits in " + self._text(rank, layout.WAITING_FOR, layout.WAITING_FOR_BYTES)
+
+    def publish_finding(self, text: str) -> None:
+        """Say what this rank found wrong, for those who stop because of it."""
+        self._publish(text, layout.FINDING, layout.FINDING_BYTES)
+
+    def finding(self, rank: int) -> str:
+        """Read what a rank found wrong."""
+        return self._text(rank, layout.FINDING, layout.FINDING_BYTES)
 
     def lost(self) -> list[int]:
         """Ranks that have ended, in either way."""
@@ -105,6 +109,14 @@ class Host:
     def claim_report(self) -> bool:
         """Tell whether this rank is the first of the job to report a failure."""
         return int(_take(self.arenas[0].address + layout.CLAIM)) == 0
+
+    def _publish(self, text: str, start: int, room: int) -> None:
+        data = text.encode()[: room - 1] + b"\0"
+        self.arena.memory[start : start + len(data)] = data
+
+    def _text(self, rank: int, start: int, room: int) -> str:
+        data = self.arenas[rank].memory[start : start + room].split(b"\0", 1)[0]
+        return data.decode(errors="replace")
 
     def _set_state(self, state: int) -> None:
         struct.pack_into("<q", self.arena.memory, layout.STATE, state)

@@ -10,6 +10,7 @@ different ranks write stand on cache lines of their own.
     192  state, 256 turns   192   clocks of the last steps (float64 s)
     320  claim of a report  512   descriptors of the last operations
     512  what I wait for    8192  slots, then one channel a peer
+    2048 what I found wrong
 """
 
 LINE = 64
@@ -24,6 +25,8 @@ TURNS = 256  # grows with every wait that ended: who stands still has an equal f
 CLAIM = 320  # on rank 0: taken once, by the first rank that reports a failure
 WAITING_FOR = 512
 WAITING_FOR_BYTES = 1024
+FINDING = 2048
+FINDING_BYTES = 2048
 HEADER_BYTES = PAGE
 
 RUNNING, WAITING, ENDED = 0, 1, 2
