@@ -11,7 +11,8 @@ class Failure(NamedTuple):
     """Nanoseconds on the clock that all ranks of a host share."""
     rank: int
     text: str
-    """A traceback, a message, or `rank 2 was killed by signal 9 (SIGKILL)`."""
+    """`rank 2 failed:` and a traceback; or `rank 2 was killed by signal 9 (SIGKILL)`; or a
+    message."""
 
 
 def read_failures(folder: Path) -> list[Failure]:
@@ -24,14 +25,12 @@ def read_failures(folder: Path) -> list[Failure]:
 
 
 def describe(failures: list[Failure]) -> str:
-    """Print the first failure whole and once, and name the ranks that followed it."""
+    """Give the first failure whole and once, and a line that names the ranks that followed it."""
     first, *others = failures
-    lines = [first.text.rstrip("\n")]
-    if lines[0].startswith("Traceback"):
-        lines.append(f"hcom-run: rank {first.rank} failed with this error first")
+    text = first.text.rstrip("\n")
     if later := [f"rank {other.rank}: {_gist(other)}" for other in others]:
-        lines.append(f"hcom-run: then {'; '.join(later)}")
-    return "\n".join(lines)
+        text += f"\nhcom-run: then {'; '.join(later)}"
+    return text
 
 
 def _gist(failure: Failure) -> str:

@@ -117,8 +117,9 @@ class Guard:
             os.set_blocking(descriptor, False)
         signal.set_wakeup_fd(self._signal, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
+        self._passed_on = 0  # the signal that the MPI's own launcher has ended this rank with
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda number, _: self._kill(os.kill, number))
+            signal.signal(number, self._pass_on)
         self._poll = select.poll()
         self._poll.register(channel.alive, 0)  # reports only that its last writer has gone
         self._poll.register(self._wake, select.POLLIN)
@@ -139,6 +140,10 @@ class Guard:
         self._end_program()
         return 1
 
+    def _pass_on(self, number: int, _: object) -> None:
+        self._passed_on = number
+        self._kill(os.kill, number)
+
     def _kill(self, how: Callable[[int, int], None], number: int) -> None:
         with contextlib.suppress(ProcessLookupError):
             how(self._child, number)
@@ -157,7 +162,8 @@ class Guard:
         rank = self._channel.rank
         if status:
             self._kill(os.killpg, signal.SIGKILL)
-        if status not in (0, USAGE_ERROR) and not self._channel.failed():
+        explained = status in (0, USAGE_ERROR, -self._passed_on) or self._channel.failed()
+        if not explained:
             write_failure(self._channel.folder, rank, f"rank {rank} {how_it_ended(status)}")
         self._channel.tell("ended", status)
         until = time.monotonic() + LINGER
@@ -208,7 +214,8 @@ class Program:
         self, kind: type[BaseException], error: BaseException, trace: types.TracebackType | None
     ) -> None:
         text = "".join(traceback.format_exception(kind, error, trace))
-        write_failure(self._channel.folder, self._channel.rank, text)
+        rank = self._channel.rank
+        write_failure(self._channel.folder, rank, f"rank {rank} failed:\n{text}")
 
     def _exit(self, stop: SystemExit) -> None:
         """End at once where the status is not 0: MPI's own farewell would wait for the others."""
