@@ -100,8 +100,8 @@ def test_layers_need_not_divide_evenly(load):
         (
             "pipeline: {stagse: 2}",
             (
-                "pipeline.stagse = 2: unknown key; did you mean pipeline.stages? known keys: stages, "
-                "micro_batch, micro_batch_size, schedule, virtual"
+                "pipeline.stagse = 2: unknown key; did you mean pipeline.stages? known keys: "
+                "stages, micro_batch, micro_batch_size, schedule, virtual"
             ),
         ),
         (
@@ -134,8 +134,8 @@ def test_an_unknown_key_is_named_before_the_wrong_values_around_it(refusal):
         (
             "pipeline: {stages: '4'}",
             (
-                "pipeline.stages = '4': expected an integer of at least 1 (YAML reads this as text; "
-                "write 4)"
+                "pipeline.stages = '4': expected an integer of at least 1 (YAML reads this as "
+                "text; write 4)"
             ),
         ),
         ("pipeline: {stages: 2.0}", "pipeline.stages = 2.0: expected an integer of at least 1"),
@@ -157,8 +157,8 @@ def test_an_unknown_key_is_named_before_the_wrong_values_around_it(refusal):
         (
             "training: {learning_rate: 3e-3}",
             (
-                "training.learning_rate = '3e-3': expected a number above 0 (YAML reads this as text; "
-                "write 0.003)"
+                "training.learning_rate = '3e-3': expected a number above 0 (YAML reads this as "
+                "text; write 0.003)"
             ),
         ),
         ("training: {learning_rate: .nan}", "training.learning_rate = nan: expected a number abov"),
@@ -265,8 +265,8 @@ TEXT = len(corpus()[1])
             "{sequence_parallel: {size: 3}, model: {heads: 4, sequence: 300}}",
             3,
             (
-                "model.heads = 4: must be a multiple of sequence_parallel.size = 3 (ulysses gives each "
-                "rank whole heads)"
+                "model.heads = 4: must be a multiple of sequence_parallel.size = 3 (ulysses "
+                "gives each rank whole heads)"
             ),
         ),
         (
@@ -288,8 +288,8 @@ TEXT = len(corpus()[1])
             "{data_parallel: {size: 2}, pipeline: {micro_batch: 3}, training: {batch: 16}}",
             2,
             (
-                "training.batch = 16: must be a multiple of data_parallel.size * pipeline.micro_batch "
-                "= 2 * 3 = 6"
+                "training.batch = 16: must be a multiple of data_parallel.size * "
+                "pipeline.micro_batch = 2 * 3 = 6"
             ),
         ),
         (

@@ -1,10 +1,11 @@
+import random
 from collections import Counter
 from itertools import pairwise
 
 import pytest
 from reference_plans import INTERLEAVED, ZB_H1, ZB_H2
 
-from parallel.pipeline import TABLE, PlanError, build, parse
+from parallel.pipeline import TABLE, Action, Plan, PlanError, build, check, parse
 from parallel.pipeline.program import Exchange, programs
 from parallel.pipeline.progress import check_progress
 
@@ -97,6 +98,28 @@ def test_nothing_is_received_before_the_action_that_needs_it_is_next(name):
             if isinstance(step, Exchange) and step.receives:
                 (message,) = step.receives
                 assert (message.direction, message.micro_batch) == action[:2]
+
+
+def with_any_warm_up(seed):
+    """A plan of 1F1B's kind whose ranks run more forwards ahead than they need."""
+    rng = random.Random(seed)
+    stages, micro_batches, ahead, rows = rng.randint(2, 5), rng.randint(2, 8), 0, []
+    for _ in range(stages):
+        ahead = min(micro_batches, ahead + 1 + rng.randint(0, 2))
+        forwards = [Action("F", i) for i in range(micro_batches)]
+        backwards = [Action("B", i) for i in range(micro_batches)]
+        row, forwards = forwards[:ahead], forwards[ahead:]
+        at_once = rng.randint(1, min(2, ahead))
+        while forwards or backwards:
+            row += backwards[:at_once] + forwards[:at_once]
+            forwards, backwards = forwards[at_once:], backwards[at_once:]
+        rows.insert(0, tuple(row))
+    return Plan("ahead", stages, micro_batches, 1, tuple(rows))
+
+
+def test_plans_with_any_warm_up_pass_and_never_deadlock():
+    for seed in range(400):
+        check(with_any_warm_up(seed))
 
 
 def test_separate_sends_and_receives_of_1f1b_deadlock():
