@@ -6,7 +6,21 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from hcom.algorithms import mesh, ring
+from hcom.algorithms import (
+    ahc,
+    bruck,
+    hierarchical,
+    mesh,
+    nb,
+    nhr,
+    nhr_v1,
+    pairwise,
+    pipeline,
+    rhd,
+    ring,
+    star,
+    tree,
+)
 from hcom.schedule import COLLECTIVES, ROOTED, Schedule, sliced
 
 Builder = Callable[..., Schedule]
@@ -16,6 +30,17 @@ Builder = Callable[..., Schedule]
 ALGORITHMS = {
     "ring": ring,
     "mesh": mesh,
+    "rhd": rhd,
+    "tree": tree,
+    "nhr": nhr,
+    "nhr_v1": nhr_v1,
+    "nb": nb,
+    "pipeline": pipeline,
+    "ahc": ahc,
+    "hierarchical": hierarchical,
+    "star": star,
+    "pairwise": pairwise,
+    "bruck": bruck,
 }
 
 TABLE: dict[tuple[str, str], Builder] = {
