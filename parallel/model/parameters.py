@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hcom.device import current
-from ops import random
+from ops.random import normal
 
 Floats = npt.NDArray[np.float32]
 
@@ -111,5 +111,6 @@ class Parameters:
 def _first_values(parameter: Parameter, seed: int) -> Floats:
     if not parameter.std:
         return np.ones(parameter.shape, np.float32)
-    drawn = random.normal(seed, parameter.name, 0, parameter.size)
-    return (drawn * np.float32(parameter.std)).reshape(parameter.shape)
+    drawn = normal(seed, parameter.name, 0, parameter.size)
+    drawn *= np.float32(parameter.std)
+    return drawn.reshape(parameter.shape)

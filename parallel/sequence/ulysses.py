@@ -49,11 +49,13 @@ def sequence_to_heads(x_BsCNH: Floats, group: Group) -> Floats:
     blocks = x_BsCNH.reshape(batch, part, components, ranks, share, head_size)
     _copy(message, blocks.transpose(3, 2, 0, 4, 1, 5))
     if ranks == 1:
-        return message[0]
+        whole_CBnSH: Floats = message[0]
+        return whole_CBnSH
     parts = group.all_to_all(message)  # block r: rank r's part of the sequence
     y = _empty(components, batch, share, ranks, part, head_size)
     _copy(y, parts.transpose(1, 2, 3, 0, 4, 5))
-    return y.reshape(components, batch, share, ranks * part, head_size)
+    heads_CBnSH: Floats = y.reshape(components, batch, share, ranks * part, head_size)
+    return heads_CBnSH
 
 
 def heads_to_sequence(components: Sequence[Floats], group: Group) -> Floats:
