@@ -1,6 +1,7 @@
 """The staircase as SVG: a row a rank, a box an action, labelled by its micro-batch."""
 
 from collections.abc import Iterator
+from xml.sax.saxutils import escape
 
 from parallel.pipeline.plan import Kind, Plan
 from parallel.pipeline.price import Price, Slot, Times, price
@@ -20,14 +21,15 @@ def draw(plan: Plan, forward: Times = 1.0, backward: Times = 2.0, transfer: floa
     """Draw a plan as an SVG document, with the times of `price`; what is grey is waiting."""
     cost = price(plan, forward, backward, transfer)
     scale = _UNIT / min(slot.end - slot.start for row in cost.slots for slot in row)
+    title = escape(str(cost))
     width = 2 * _MARGIN + _LEFT + max(cost.makespan * scale, 360)
     height = _top(plan.stages) + 34
     root = (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height}" '
         f'viewBox="0 0 {width:.0f} {height}" font-family="sans-serif" font-size="12">'
     )
-    lines = [root, f"<title>{cost}</title>", '<rect width="100%" height="100%" fill="white"/>']
-    lines.append(f'<text x="{_MARGIN}" y="24" font-size="14">{cost}</text>')
+    lines = [root, f"<title>{title}</title>", '<rect width="100%" height="100%" fill="white"/>']
+    lines.append(f'<text x="{_MARGIN}" y="24" font-size="14">{title}</text>')
     lines += _legend(plan)
     for rank in range(plan.stages):
         lines += _rank(cost, rank, scale)

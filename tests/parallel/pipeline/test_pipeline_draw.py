@@ -4,7 +4,7 @@ from xml.etree import ElementTree
 import pytest
 from reference_plans import INTERLEAVED, ZB_H1
 
-from parallel.pipeline import build, draw, price, staircase
+from parallel.pipeline import build, draw, parse, price, staircase
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -61,3 +61,8 @@ def test_the_picture_says_what_it_shows():
 def test_a_box_tells_its_action_and_times():
     titles = [rect.find(f"{SVG}title").text for rect in boxes(build("1f1b", 2, 2))]
     assert titles[:3] == ["F0: 0 to 1", "F1: 1 to 2", "B0: 4 to 6"]
+
+
+def test_a_name_with_markup_stays_text():
+    plan = parse(str(build("1f1b", 2, 2)).replace("1f1b", "<a&b>"))
+    assert ElementTree.fromstring(draw(plan)).find(f"{SVG}title").text.startswith("<a&b>: 2 stages")
