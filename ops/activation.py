@@ -3,7 +3,7 @@
 Shapes: T tokens, F features, 2F both halves of a gated layer. With s the logistic function:
 
     swiglu: y = a s(a) b, (a, b) the halves of x     da = dy b s (1 + a (1 - s))     db = dy a s
-    gelu:   y = x (1 + tanh u) / 2, u = sqrt(2/pi) (x + 0.044715 x^3)
+    gelu:   y = x (1 + tanh u) / 2 = x s(2u), u = sqrt(2/pi) (x + 0.044715 x^3)
 
 References
 ----------
@@ -15,19 +15,20 @@ import numpy as np
 from numba import prange
 
 from hcom.jit import jit
+from ops.lanes import below
 from ops.seam import Array, Call
-from ops.vector_math import sigmoid, tanh
+from ops.vector_math import sigmoid
 
 # Elements of one piece of work, 16 KiB: its start is hidden, and threads can share.
 BLOCK = 4096
 ROW_BLOCK = 16
 
 ONE = np.float32(1.0)
-HALF = np.float32(0.5)
-SQRT_2_PI = np.float32(0.7978845608028654)
+THREE = np.float32(3.0)
+TWICE_SQRT_2_PI = np.float32(1.5957691216057308)
 CUBIC = np.float32(0.044715)
-# Beyond it tanh u is +-1 in float32 and the derivative is 1 or 0; x^3 might overflow.
-GELU_FLAT = np.float32(10.0)
+# Beyond it GELU's derivative is 1 or 0 in float32, where x^2 might overflow.
+FLAT = np.float32(10.0)
 
 
 def swiglu(x_T2F: Array) -> Array:
@@ -144,15 +145,14 @@ def _gelu(x: Array, y: Array) -> None:
     for block in prange((x.size + BLOCK - 1) // BLOCK):
         for i in range(block * BLOCK, min(x.size, (block + 1) * BLOCK)):
             v = x[i]
-            y[i] = HALF * v * (ONE + tanh(SQRT_2_PI * (v + CUBIC * v * v * v)))
+            y[i] = v * sigmoid(TWICE_SQRT_2_PI * (v + CUBIC * v * v * v))
 
 
 @jit(parallel=True)
 def _gelu_backward(dy: Array, x: Array, dx: Array) -> None:
     for block in prange((x.size + BLOCK - 1) // BLOCK):
         for i in range(block * BLOCK, min(x.size, (block + 1) * BLOCK)):
-            v = min(max(x[i], -GELU_FLAT), GELU_FLAT)
-            v = x[i] if x[i] != x[i] else v
-            t = tanh(SQRT_2_PI * (v + CUBIC * v * v * v))
-            du = SQRT_2_PI * (ONE + np.float32(3.0) * CUBIC * v * v)
-            dx[i] = dy[i] * HALF * ((ONE + t) + v * (ONE - t * t) * du)
+            v = below(x[i], -FLAT, -FLAT, below(FLAT, x[i], FLAT, x[i]))
+            s = sigmoid(TWICE_SQRT_2_PI * (v + CUBIC * v * v * v))
+            slope = TWICE_SQRT_2_PI * (ONE + THREE * CUBIC * v * v)
+            dx[i] = dy[i] * (s + v * s * (ONE - s) * slope)

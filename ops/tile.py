@@ -14,26 +14,31 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from llvmlite import binding, ir
+from llvmlite import ir
 from numba import types
-from numba.core import cgutils, config
+from numba.core import config
 from numba.extending import intrinsic
 
 from hcom.jit import jit
+from ops.lanes import (
+    FLOAT,
+    INT64,
+    LANES,
+    VECTOR,
+    WIDE,
+    data,
+    element,
+    fma_code,
+    load_code,
+    splat_code,
+    store_code,
+)
 from ops.seam import Array
 
-# 16 floats fill an AVX-512 register. Elsewhere 8: one AVX2 register, or two of Neon.
-WIDE = bool(binding.get_host_cpu_features().get("avx512f"))
-LANES = 16 if WIDE else 8
 COLUMNS = 2 * LANES
-# Sums held in registers: 8 x 2 of 32 with AVX-512, 6 x 2 of 16 with AVX2. Eight independent
-# multiply-adds are what two units of latency four can have under way.
-ROWS = 8 if WIDE else 6
-
-_FLOAT = ir.FloatType()
-_VECTOR = ir.VectorType(_FLOAT, LANES)
-_INT32 = ir.IntType(32)
-_INT64 = ir.IntType(64)
+# Sums held in registers: 8 x 2 of 32 with AVX-512, 4 x 2 of 16 with AVX2. Eight independent
+# multiply-adds are what two units of latency four can have under way. ROWS divides LANES.
+ROWS = 8 if WIDE else 4
 
 
 class Matrix(NamedTuple):
@@ -50,61 +55,44 @@ class _Tile:
 
     def __init__(self, builder: Any, vectors: int) -> None:
         self.builder = builder
-        self.lanes = [self._int(vector * LANES) for vector in range(vectors)]
-        kind = ir.FunctionType(_VECTOR, [_VECTOR] * 3)
-        self.fma = cgutils.get_or_insert_function(builder.module, kind, f"llvm.fma.v{LANES}f32")
-
-    def _int(self, value: int) -> Any:
-        return ir.Constant(_INT64, value)
-
-    def at(self, base: Any, offset: Any) -> Any:
-        return self.builder.gep(base, [offset], source_etype=_FLOAT)
+        self.lanes = [INT64(vector * LANES) for vector in range(vectors)]
 
     def rows(self, base: Any, at: Any, row: Any, rows: Any) -> list[Any]:
-        """Pointers to the first ROWS rows; past `rows` the last one is repeated.
+        """Addresses of the first ROWS rows; past `rows` the last one is repeated.
 
         A repeated row is computed again and stored again with the same value: no branch for
         ragged borders, and nothing outside the matrix is touched.
         """
-        last = self.builder.sub(rows, self._int(1))
-        pointers = []
+        builder = self.builder
+        last = builder.sub(rows, INT64(1))
+        addresses = []
         for i in range(ROWS):
-            inside = self.builder.icmp_signed("<", self._int(i), last)
-            index = self.builder.select(inside, self._int(i), last)
-            offset = self.builder.add(at, self.builder.mul(index, row))
-            pointers.append(self.at(base, offset))
-        return pointers
+            inside = builder.icmp_signed("<", INT64(i), last)
+            index = builder.select(inside, INT64(i), last)
+            addresses.append(element(builder, base, builder.add(at, builder.mul(index, row))))
+        return addresses
 
     def load(self, row: Any) -> list[Any]:
         """Load one row of the tile."""
-        load = self.builder.load
-        return [load(self.at(row, lane), typ=_VECTOR, align=4) for lane in self.lanes]
+        builder = self.builder
+        return [load_code(builder, element(builder, row, lane)) for lane in self.lanes]
 
     def store(self, row: Any, values: list[Any]) -> None:
         """Store one row of the tile."""
         for lane, value in zip(self.lanes, values, strict=True):
-            target = self.builder.bitcast(self.at(row, lane), _VECTOR.as_pointer())
-            self.builder.store(value, target, align=4)
-
-    def broadcast(self, pointer: Any) -> Any:
-        """Load one float into all lanes."""
-        nothing = ir.Constant(_VECTOR, ir.Undefined)
-        value = self.builder.load(pointer, typ=_FLOAT)
-        value = self.builder.insert_element(nothing, value, ir.Constant(_INT32, 0))
-        zeros = ir.Constant(ir.VectorType(_INT32, LANES), [0] * LANES)
-        return self.builder.shuffle_vector(value, nothing, zeros)
+            store_code(self.builder, value, element(self.builder, row, lane))
 
     def start(self, c_rows: list[Any], accumulate: Any) -> list[list[Any]]:
         """Give the sums their first values: C where `accumulate`, else zeros."""
         builder = self.builder
-        zero = ir.Constant(_VECTOR, [0.0] * LANES)
+        zero = ir.Constant(VECTOR, [0.0] * LANES)
         origin = builder.block
-        with builder.if_then(builder.icmp_signed("!=", accumulate, self._int(0))):
+        with builder.if_then(builder.icmp_signed("!=", accumulate, INT64(0))):
             loaded = [self.load(row) for row in c_rows]
             branch = builder.block
         sums = []
         for row in loaded:
-            sums.append([builder.phi(_VECTOR) for _ in row])
+            sums.append([builder.phi(VECTOR) for _ in row])
             for phi, value in zip(sums[-1], row, strict=True):
                 phi.add_incoming(zero, origin)
                 phi.add_incoming(value, branch)
@@ -119,19 +107,20 @@ class _Tile:
         body, after = builder.append_basic_block("multiply"), builder.append_basic_block("done")
         builder.branch(head)
         builder.position_at_end(head)
-        k = builder.phi(_INT64)
-        k.add_incoming(self._int(0), before)
-        totals = [[builder.phi(_VECTOR) for _ in row] for row in sums]
+        k = builder.phi(INT64)
+        k.add_incoming(INT64(0), before)
+        totals = [[builder.phi(VECTOR) for _ in row] for row in sums]
         builder.cbranch(builder.icmp_signed("<", k, depth), body, after)
         builder.position_at_end(body)
-        b_vectors = self.load(self.at(b, builder.mul(k, b_row)))
+        b_vectors = self.load(element(builder, b, builder.mul(k, b_row)))
         a_at = builder.mul(k, a_step)
         for a_row, first, total in zip(a_rows, sums, totals, strict=True):
-            a = self.broadcast(self.at(a_row, a_at))
+            scalar = builder.load(element(builder, a_row, a_at), typ=FLOAT)
+            a = splat_code(builder, scalar)
             for phi, value, b_vector in zip(total, first, b_vectors, strict=True):
                 phi.add_incoming(value, before)
-                phi.add_incoming(builder.call(self.fma, [a, b_vector, phi]), body)
-        k.add_incoming(builder.add(k, self._int(1)), body)
+                phi.add_incoming(fma_code(builder, a, b_vector, phi), body)
+        k.add_incoming(builder.add(k, INT64(1)), body)
         builder.branch(head)
         builder.position_at_end(after)
         return totals
@@ -145,15 +134,14 @@ def _tile(vectors: int) -> Any:
         c: Any, at_c: Any, row_c: Any, rows: Any, depth: Any, accumulate: Any,
     ) -> Any:  # fmt: skip
         def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            def pointer(i: int) -> Any:
-                return context.make_array(signature.args[i])(context, builder, args[i]).data
-
+            a, b, c = (data(context, builder, signature, args, i) for i in (0, 4, 7))
             tile = _Tile(builder, vectors)
             _, at_a, row_a, step_a, _, at_b, row_b, _, at_c, row_c, rows, depth, accumulate = args
-            a_rows = tile.rows(pointer(0), at_a, row_a, rows)
-            c_rows = tile.rows(pointer(7), at_c, row_c, rows)
+            a_rows = tile.rows(a, at_a, row_a, rows)
+            c_rows = tile.rows(c, at_c, row_c, rows)
             first = tile.start(c_rows, accumulate)
-            sums = tile.multiply(a_rows, step_a, tile.at(pointer(4), at_b), row_b, first, depth)
+            b_first = element(builder, b, at_b)
+            sums = tile.multiply(a_rows, step_a, b_first, row_b, first, depth)
             for c_row, values in zip(c_rows, sums, strict=True):
                 tile.store(c_row, values)
             return context.get_dummy_value()

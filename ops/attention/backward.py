@@ -20,13 +20,14 @@ from ops.attention.block import (
     Geometry,
     add_seen,
     add_visible,
-    hide,
-    lanes_for,
     load_transposed,
     scores,
+    seen_from,
+    visible,
 )
+from ops.lanes import LANES, from_lane, load, store
 from ops.seam import Array
-from ops.tile import Matrix, scratch
+from ops.tile import ROWS, Matrix, scratch
 from ops.vector_math import exp
 
 ZERO = np.float32(0.0)
@@ -67,17 +68,16 @@ def _attend_block_backward(
 ) -> None:  # fmt: skip
     at_q = batch * g.q_batch + head * g.q_head + first * g.q_row
     rows = min(BLOCK_Q, g.queries - first)
-    lanes = lanes_for(rows)
     columns_q, columns_do = scratch(g.size * BLOCK_Q), scratch(g.size * BLOCK_Q)
     p, ds = scratch(BLOCK_KV * BLOCK_Q), scratch(BLOCK_KV * BLOCK_Q)
     base, delta = scratch(BLOCK_Q), scratch(BLOCK_Q)
-    load_transposed(q, at_q, g.q_row, rows, lanes, g.size, scale, columns_q)
-    load_transposed(do, at_q, g.q_row, rows, lanes, g.size, ONE, columns_do)
+    load_transposed(q, at_q, g.q_row, rows, g.size, scale, columns_q)
+    load_transposed(do, at_q, g.q_row, rows, g.size, ONE, columns_do)
+    base[:], delta[:] = NOTHING, ZERO
     at_lse = (batch * g.heads + head) * g.queries + first
-    for i in range(lanes):
-        base[i] = lse[at_lse + i] if i < rows else NOTHING
-        base[i] = NOTHING if base[i] == HIDDEN else base[i]
-        delta[i] = _dot(do, o, at_q + i * g.q_row, g.size) if i < rows else ZERO
+    for i in range(rows):
+        base[i] = NOTHING if lse[at_lse + i] == HIDDEN else lse[at_lse + i]
+        delta[i] = _dot(do, o, at_q + i * g.q_row, g.size)
     q_rows, do_rows = Matrix(q, at_q, g.q_row, 1), Matrix(do, at_q, g.q_row, 1)
     dq_rows = Matrix(dq, at_q, g.q_row, 1)
     q_columns, do_columns = Matrix(columns_q, 0, BLOCK_Q, 1), Matrix(columns_do, 0, BLOCK_Q, 1)
@@ -89,11 +89,9 @@ def _attend_block_backward(
         keys, edge = min(BLOCK_KV, end - start), g.border + first - start
         at = at_kv + start * g.kv_row
         k_rows, v_rows = Matrix(k, at, g.kv_row, 1), Matrix(v, at, g.kv_row, 1)
-        scores(k_rows, q_columns, p_keys, keys, lanes, g.size, edge)
-        scores(v_rows, do_columns, ds_keys, keys, lanes, g.size, edge)
-        _differentiate(p, ds, keys, lanes, base, delta, scale)
-        hide(p, keys, lanes, edge, ZERO)
-        hide(ds, keys, lanes, edge, ZERO)
+        scores(k_rows, q_columns, p_keys, keys, rows, g.size, edge)
+        scores(v_rows, do_columns, ds_keys, keys, rows, g.size, edge)
+        _differentiate(p, ds, keys, rows, edge, base, delta, scale)
         add_seen(p_keys, do_rows, Matrix(dv, at, g.kv_row, 1), keys, g.size, rows, edge)
         add_seen(ds_keys, q_rows, Matrix(dk, at, g.kv_row, 1), keys, g.size, rows, edge)
         add_visible(ds_queries, k_rows, dq_rows, rows, g.size, keys, edge, True)
@@ -109,11 +107,24 @@ def _dot(x: Array, y: Array, at: int, size: int) -> np.float32:
 
 @jit()
 def _differentiate(
-    p: Array, ds: Array, keys: int, lanes: int, base: Array, delta: Array, scale: np.float32
-) -> None:
-    """Turn scores into probabilities, and dP into dS."""
-    for j in range(keys):
-        p_j, ds_j = p[j * BLOCK_Q : (j + 1) * BLOCK_Q], ds[j * BLOCK_Q : (j + 1) * BLOCK_Q]
-        for i in range(lanes):
-            p_j[i] = exp(p_j[i] - base[i])
-            ds_j[i] = scale * (p_j[i] * (ds_j[i] - delta[i]))
+    p: Array, ds: Array, keys: int, rows: int, edge: int, base: Array, delta: Array,
+    scale: np.float32,
+) -> None:  # fmt: skip
+    """Turn scores into probabilities, and dP into dS; hidden elements become 0."""
+    for i in range(0, rows, LANES):
+        lse, mean = load(base, i), load(delta, i)
+        whole = visible(i, edge, keys)  # up to here all lanes see the key, up to `some` one does
+        some = visible(i + LANES - 1, edge, keys)
+        for j in range(some):
+            at = j * BLOCK_Q + i
+            probability = exp(load(p, at) - lse)
+            slope = scale * (probability * (load(ds, at) - mean))
+            if j >= whole:
+                first = seen_from(j, edge) - i
+                probability = from_lane(first, probability, ZERO)
+                slope = from_lane(first, slope, ZERO)
+            store(p, at, probability)
+            store(ds, at, slope)
+        for j in range(some, min(keys, some + ROWS)):  # rows of a tile that reaches to `some`
+            store(p, j * BLOCK_Q + i, ZERO)
+            store(ds, j * BLOCK_Q + i, ZERO)

@@ -16,8 +16,9 @@ from typing import NamedTuple
 import numpy as np
 
 from hcom.jit import jit
+from ops.lanes import LANES, transpose
 from ops.seam import Array
-from ops.tile import COLUMNS, LANES, ROWS, Matrix, multiply
+from ops.tile import COLUMNS, ROWS, Matrix, multiply, scratch
 
 # 64 x 64 x 4 B = 16 KiB of scores; with the keys, values and queries of a block (16 KiB each at
 # head size 64) they stay in a second-level cache, the scores themselves in the first.
@@ -27,7 +28,6 @@ BLOCK_KV = 64
 
 HIDDEN = np.float32(-np.inf)
 ZERO = np.float32(0.0)
-EXPONENT = np.int32(0x7F800000)
 
 
 class Geometry(NamedTuple):
@@ -62,56 +62,59 @@ def seen_from(j: int, edge: int) -> int:
 
 @jit()
 def load_transposed(
-    x: Array, at: int, row: int, rows: int, lanes: int, size: int, scale: np.float32, out: Array
+    x: Array, at: int, row: int, rows: int, size: int, scale: np.float32, out: Array
 ) -> None:
-    """out[d, i] = scale * x[i, d] with BLOCK_Q lanes a row; lanes past `rows` are zeros."""
-    for d in range(size):
-        for i in range(rows):
-            out[d * BLOCK_Q + i] = x[at + i * row + d] * scale
-        for i in range(rows, lanes):
-            out[d * BLOCK_Q + i] = ZERO
+    """Set out[d, i] = scale * x[i, d], BLOCK_Q lanes a row; lanes past `rows` repeat a query."""
+    for i in range(0, rows, LANES):
+        for d in range(0, size, LANES):
+            to = d * BLOCK_Q + i
+            transpose(x, at + i * row + d, row, rows - i, scale, out, to, BLOCK_Q)
 
 
 @jit()
-def scores(rows_k: Matrix, columns_q: Matrix, s: Matrix, keys: int, lanes: int, size: int,
-           edge: int) -> None:  # fmt: skip
-    """S = K Q^T where it may be kept; what else lies in S is hidden by `hide`."""
+def scores(
+    key_rows: Matrix, query_columns: Matrix, s: Matrix, keys: int, rows: int, size: int, edge: int
+) -> None:
+    """S = K Q^T where it may be kept; the rest of S, all of it hidden, stays as it was."""
+    lanes = whole(rows, LANES)
     if edge >= keys:
-        multiply(rows_k, columns_q, s, keys, lanes, size, False)
+        multiply(key_rows, query_columns, s, keys, lanes, size, False)
         return
     for j in range(0, keys, ROWS):
         start = seen_from(j, edge) // COLUMNS * COLUMNS
         if start < lanes:
-            a = Matrix(rows_k.data, rows_k.at + j * rows_k.row, rows_k.row, rows_k.step)
-            b = Matrix(columns_q.data, columns_q.at + start, columns_q.row, columns_q.step)
-            c = Matrix(s.data, s.at + j * s.row + start, s.row, s.step)
+            a = part(key_rows, j, 0)
+            b, c = part(query_columns, 0, start), part(s, j, start)
             multiply(a, b, c, min(ROWS, keys - j), lanes - start, size, False)
 
 
-@jit()
-def hide(s: Array, keys: int, lanes: int, edge: int, value: np.float32) -> None:
-    """Set every hidden element of a block."""
-    for j in range(max(0, edge), keys):
-        for i in range(min(lanes, seen_from(j, edge))):
-            s[j * BLOCK_Q + i] = value
+@jit(inline=True)
+def whole(count: int, unit: int) -> int:
+    """Round up to a multiple."""
+    return (count + unit - 1) // unit * unit
+
+
+@jit(inline=True)
+def part(x: Matrix, i: int, j: int) -> Matrix:
+    """Return the matrix whose corner is element (i, j) of x."""
+    return Matrix(x.data, x.at + i * x.row + j * x.step, x.row, x.step)
 
 
 @jit()
-def all_finite(x: Matrix, rows: int, columns: int) -> bool:
-    """Whether a block of a row-major matrix holds neither NaN nor infinity."""
-    for i in range(rows):
-        largest = np.int32(0)
-        for j in range(columns):
-            bits = np.float32(x.data[x.at + i * x.row + j]).view(np.int32) & EXPONENT
-            largest = max(largest, bits)
-        if largest == EXPONENT:
+def all_finite(b: Matrix, rows: int, columns: int) -> bool:
+    """Whether b holds neither NaN nor infinity: what 0 times its rows would add up to is 0."""
+    sums, zero = scratch(columns), np.zeros(1, np.float32)
+    multiply(Matrix(zero, 0, 0, 0), b, Matrix(sums, 0, columns, 1), 1, columns, rows, False)
+    for i in range(columns):
+        if sums[i] != ZERO:
             return False
     return True
 
 
 @jit()
-def add_visible(a: Matrix, b: Matrix, c: Matrix, rows: int, columns: int, keys: int, edge: int,
-                accumulate: bool) -> None:  # fmt: skip
+def add_visible(
+    a: Matrix, b: Matrix, c: Matrix, rows: int, columns: int, keys: int, edge: int, accumulate: bool
+) -> None:
     """For each query i: C[i] (+)= sum of A[i, j] B[j] over the keys j it sees."""
     if edge >= keys:
         multiply(a, b, c, rows, columns, keys, accumulate)
@@ -119,14 +122,14 @@ def add_visible(a: Matrix, b: Matrix, c: Matrix, rows: int, columns: int, keys: 
     group = ROWS if all_finite(b, keys, columns) else 1
     for i in range(0, rows, group):
         count = min(group, rows - i)
-        a_i = Matrix(a.data, a.at + i * a.row, a.row, a.step)
-        c_i = Matrix(c.data, c.at + i * c.row, c.row, c.step)
-        multiply(a_i, b, c_i, count, columns, visible(i + count - 1, edge, keys), accumulate)
+        depth = visible(i + count - 1, edge, keys)
+        multiply(part(a, i, 0), b, part(c, i, 0), count, columns, depth, accumulate)
 
 
 @jit()
-def add_seen(a: Matrix, b: Matrix, c: Matrix, keys: int, columns: int, rows: int,
-             edge: int) -> None:  # fmt: skip
+def add_seen(
+    a: Matrix, b: Matrix, c: Matrix, keys: int, columns: int, rows: int, edge: int
+) -> None:
     """For each key j: C[j] += sum of A[j, i] B[i] over the queries i that see it."""
     if edge >= keys:
         multiply(a, b, c, keys, columns, rows, True)
@@ -135,13 +138,13 @@ def add_seen(a: Matrix, b: Matrix, c: Matrix, keys: int, columns: int, rows: int
     for j in range(0, keys, group):
         start = seen_from(j, edge)
         if start < rows:
-            a_j = Matrix(a.data, a.at + j * a.row + start * a.step, a.row, a.step)
-            b_j = Matrix(b.data, b.at + start * b.row, b.row, b.step)
-            c_j = Matrix(c.data, c.at + j * c.row, c.row, c.step)
-            multiply(a_j, b_j, c_j, min(group, keys - j), columns, rows - start, True)
-
-
-@jit(inline=True)
-def lanes_for(rows: int) -> int:
-    """How many lanes hold `rows` queries: whole vectors."""
-    return (rows + LANES - 1) // LANES * LANES
+            count = min(group, keys - j)
+            multiply(
+                part(a, j, start),
+                part(b, start, 0),
+                part(c, j, 0),
+                count,
+                columns,
+                rows - start,
+                True,
+            )

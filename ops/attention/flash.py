@@ -18,8 +18,8 @@ import numpy as np
 from ops.attention.backward import attend_backward
 from ops.attention.block import Geometry
 from ops.attention.forward import attend
+from ops.lanes import LANES
 from ops.seam import Array, Call
-from ops.tile import LANES
 
 LAYOUTS = ("BNSD", "BSND")
 

@@ -20,11 +20,12 @@ from ops.attention.block import (
     HIDDEN,
     Geometry,
     add_visible,
-    hide,
-    lanes_for,
     load_transposed,
     scores,
+    seen_from,
+    visible,
 )
+from ops.lanes import LANES, below, from_lane, load, store
 from ops.seam import Array
 from ops.tile import Matrix, scratch
 from ops.vector_math import exp, log
@@ -55,75 +56,80 @@ def _attend_block(
     at_q = batch * g.q_batch + n * g.q_head + first * g.q_row
     at_kv = batch * g.kv_batch + n // (g.heads // g.kv_heads) * g.kv_head
     rows = min(BLOCK_Q, g.queries - first)
-    lanes = lanes_for(rows)
-    columns_q, s = scratch(g.size * BLOCK_Q), scratch(BLOCK_KV * BLOCK_Q)
-    state = scratch(4 * BLOCK_Q)
-    top, total = state[:BLOCK_Q], state[BLOCK_Q : 2 * BLOCK_Q]
-    base, fade = state[2 * BLOCK_Q : 3 * BLOCK_Q], state[3 * BLOCK_Q :]
-    load_transposed(q, at_q, g.q_row, rows, lanes, g.size, scale, columns_q)
+    columns, s = scratch(g.size * BLOCK_Q), scratch(BLOCK_KV * BLOCK_Q)
+    top, total, fade = scratch(BLOCK_Q), scratch(BLOCK_Q), scratch(BLOCK_Q)
+    load_transposed(q, at_q, g.q_row, rows, g.size, scale, columns)
     top[:], total[:] = HIDDEN, ZERO
-    p, out = Matrix(s, 0, 1, BLOCK_Q), Matrix(o, at_q, g.q_row, 1)
+    q_columns, s_keys = Matrix(columns, 0, BLOCK_Q, 1), Matrix(s, 0, BLOCK_Q, 1)
+    p_queries, out = Matrix(s, 0, 1, BLOCK_Q), Matrix(o, at_q, g.q_row, 1)
     end = min(g.keys, first + rows - 1 + g.border)
     for start in range(0, end, BLOCK_KV):
         keys, edge = min(BLOCK_KV, end - start), g.border + first - start
-        at = at_kv + start * g.kv_row
-        scores(
-            Matrix(k, at, g.kv_row, 1), Matrix(columns_q, 0, BLOCK_Q, 1),
-            Matrix(s, 0, BLOCK_Q, 1), keys, lanes, g.size, edge,
-        )  # fmt: skip
-        hide(s, keys, lanes, edge, HIDDEN)
-        _soften(s, keys, lanes, top, base, fade, total)
+        k_rows = Matrix(k, at_kv + start * g.kv_row, g.kv_row, 1)
+        v_rows = Matrix(v, at_kv + start * g.kv_row, g.kv_row, 1)
+        scores(k_rows, q_columns, s_keys, keys, rows, g.size, edge)
+        _soften(s, keys, rows, edge, top, total, fade)
         if start > 0:
             _rescale(out, rows, g.size, fade)
-        add_visible(p, Matrix(v, at, g.kv_row, 1), out, rows, g.size, keys, edge, start > 0)
-    _finish(out, rows, g.size, top, total, lse, head * g.queries + first)
+        add_visible(p_queries, v_rows, out, rows, g.size, keys, edge, start > 0)
+    _finish(out, rows, g.size, top, total, fade, lse, head * g.queries + first)
 
 
 @jit()
 def _soften(
-    s: Array, keys: int, lanes: int, top: Array, base: Array, fade: Array, total: Array
+    s: Array, keys: int, rows: int, edge: int, top: Array, total: Array, fade: Array
 ) -> None:
-    """Turn scores into e^(score - maximum); take the new maxima and sums of every lane."""
-    for i in range(lanes):
-        base[i] = top[i]
-    for j in range(keys):
-        s_j = s[j * BLOCK_Q : j * BLOCK_Q + BLOCK_Q]
-        for i in range(lanes):
-            base[i] = s_j[i] if s_j[i] > base[i] else base[i]
-    for i in range(lanes):
-        before, now = top[i], base[i]
-        base[i] = ZERO if now == HIDDEN else now  # -inf - -inf would be NaN
-        fade[i] = exp(before - base[i])
-        total[i] *= fade[i]
-        top[i] = now
-    for j in range(keys):
-        s_j = s[j * BLOCK_Q : j * BLOCK_Q + BLOCK_Q]
-        for i in range(lanes):
-            s_j[i] = exp(s_j[i] - base[i])
-            total[i] += s_j[i]
+    """Turn scores into e^(score - maximum); take the new maxima and sums of every query."""
+    for i in range(0, rows, LANES):
+        before = now = load(top, i)
+        whole = visible(i, edge, keys)  # up to here all lanes see the key, up to `some` one does
+        some = visible(i + LANES - 1, edge, keys)
+        for j in range(whole):
+            now = larger(now, load(s, j * BLOCK_Q + i))
+        for j in range(whole, some):
+            score = from_lane(seen_from(j, edge) - i, load(s, j * BLOCK_Q + i), HIDDEN)
+            store(s, j * BLOCK_Q + i, score)
+            now = larger(now, score)
+        base = below(HIDDEN, now, now, ZERO)  # -inf - -inf would be NaN
+        factor = exp(before - base)
+        sums = load(total, i) * factor
+        for j in range(some):
+            p = exp(load(s, j * BLOCK_Q + i) - base)
+            store(s, j * BLOCK_Q + i, p)
+            sums = sums + p
+        store(top, i, now)
+        store(fade, i, factor)
+        store(total, i, sums)
+
+
+@jit(inline=True)
+def larger(x: Array, y: Array) -> Array:
+    """Return the larger; x where y is NaN, which its exponential shows all the same."""
+    result: Array = below(x, y, y, x)
+    return result
 
 
 @jit()
-def _rescale(o: Matrix, rows: int, size: int, fade: Array) -> None:
+def _rescale(o: Matrix, rows: int, size: int, factors: Array) -> None:
     """Multiply each query's output by its factor, where that is not 1."""
     for i in range(rows):
-        if fade[i] != ONE:
-            for d in range(size):
-                o.data[o.at + i * o.row + d] *= fade[i]
+        factor = factors[i]
+        if factor != ONE:
+            for d in range(0, size, LANES):
+                at = o.at + i * o.row + d
+                store(o.data, at, load(o.data, at) * factor)
 
 
 @jit()
 def _finish(
-    o: Matrix, rows: int, size: int, top: Array, total: Array, lse: Array, at_lse: int
+    o: Matrix, rows: int, size: int, top: Array, total: Array, share: Array, lse: Array, at: int
 ) -> None:
-    """Divide by the sums and give the lse; a query without keys gets 0 and -inf."""
+    """Divide by the sums and give the lse; a query that sees no key gets 0 and -inf."""
     for i in range(rows):
-        if total[i] == ZERO:
-            lse[at_lse + i] = HIDDEN
-            for d in range(size):
-                o.data[o.at + i * o.row + d] = ZERO
-        else:
-            lse[at_lse + i] = top[i] + log(total[i])
-            share = ONE / total[i]
-            for d in range(size):
-                o.data[o.at + i * o.row + d] *= share
+        empty = total[i] == ZERO  # then top is -inf
+        share[i] = ONE / (ONE if empty else total[i])
+        lse[at + i] = top[i] + log(ONE if empty else total[i])
+        if empty:
+            for d in range(0, size, LANES):
+                store(o.data, o.at + i * o.row + d, ZERO)
+    _rescale(o, rows, size, share)
