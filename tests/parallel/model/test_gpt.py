@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-import reference_gpt
 
 from parallel.config import ModelConfig
 from parallel.group import OneRank
 from parallel.model import GPT, MicroBatch, Parameters
+from tests.parallel.model import reference_gpt
 
 SIZES = {"layers": 2, "hidden": 8, "heads": 2, "sequence": 6, "vocab": 7}
 BATCH = 3
