@@ -12,16 +12,11 @@ D. Hendrycks, K. Gimpel, Gaussian Error Linear Units, 2016 (arXiv:1606.08415), s
 """
 
 import numpy as np
-from numba import prange
 
 from hcom.jit import jit
 from ops.lanes import below
 from ops.seam import Array, Call
 from ops.vector_math import sigmoid
-
-# Elements of one piece of work, 16 KiB: its start is hidden, and threads can share.
-BLOCK = 4096
-ROW_BLOCK = 16
 
 ONE = np.float32(1.0)
 THREE = np.float32(3.0)
@@ -118,41 +113,37 @@ def _halves(call: Call, x_T2F: Array) -> tuple[int, int]:
     return tokens, width // 2
 
 
-@jit(parallel=True)
+@jit()
 def _swiglu(x: Array, y: Array) -> None:
     tokens, width = y.shape
-    for block in prange((tokens + ROW_BLOCK - 1) // ROW_BLOCK):
-        for row in range(block * ROW_BLOCK, min(tokens, (block + 1) * ROW_BLOCK)):
-            x_2F, y_F = x[row], y[row]
-            for i in range(width):
-                y_F[i] = x_2F[i] * sigmoid(x_2F[i]) * x_2F[width + i]
+    for row in range(tokens):
+        x_2F, y_F = x[row], y[row]
+        for i in range(width):
+            y_F[i] = x_2F[i] * sigmoid(x_2F[i]) * x_2F[width + i]
 
 
-@jit(parallel=True)
+@jit()
 def _swiglu_backward(dy: Array, x: Array, dx: Array) -> None:
     tokens, width = dy.shape
-    for block in prange((tokens + ROW_BLOCK - 1) // ROW_BLOCK):
-        for row in range(block * ROW_BLOCK, min(tokens, (block + 1) * ROW_BLOCK)):
-            dy_F, x_2F, dx_2F = dy[row], x[row], dx[row]
-            for i in range(width):
-                a, b, s = x_2F[i], x_2F[width + i], sigmoid(x_2F[i])
-                dx_2F[i] = dy_F[i] * b * s * (ONE + a * (ONE - s))
-                dx_2F[width + i] = dy_F[i] * a * s
+    for row in range(tokens):
+        dy_F, x_2F, dx_2F = dy[row], x[row], dx[row]
+        for i in range(width):
+            a, b, s = x_2F[i], x_2F[width + i], sigmoid(x_2F[i])
+            dx_2F[i] = dy_F[i] * b * s * (ONE + a * (ONE - s))
+            dx_2F[width + i] = dy_F[i] * a * s
 
 
-@jit(parallel=True)
+@jit()
 def _gelu(x: Array, y: Array) -> None:
-    for block in prange((x.size + BLOCK - 1) // BLOCK):
-        for i in range(block * BLOCK, min(x.size, (block + 1) * BLOCK)):
-            v = x[i]
-            y[i] = v * sigmoid(TWICE_SQRT_2_PI * (v + CUBIC * v * v * v))
+    for i in range(x.size):
+        v = x[i]
+        y[i] = v * sigmoid(TWICE_SQRT_2_PI * (v + CUBIC * v * v * v))
 
 
-@jit(parallel=True)
+@jit()
 def _gelu_backward(dy: Array, x: Array, dx: Array) -> None:
-    for block in prange((x.size + BLOCK - 1) // BLOCK):
-        for i in range(block * BLOCK, min(x.size, (block + 1) * BLOCK)):
-            v = below(x[i], -FLAT, -FLAT, below(FLAT, x[i], FLAT, x[i]))
-            s = sigmoid(TWICE_SQRT_2_PI * (v + CUBIC * v * v * v))
-            slope = TWICE_SQRT_2_PI * (ONE + THREE * CUBIC * v * v)
-            dx[i] = dy[i] * (s + v * s * (ONE - s) * slope)
+    for i in range(x.size):
+        v = below(x[i], -FLAT, -FLAT, below(FLAT, x[i], FLAT, x[i]))
+        s = sigmoid(TWICE_SQRT_2_PI * (v + CUBIC * v * v * v))
+        slope = TWICE_SQRT_2_PI * (ONE + THREE * CUBIC * v * v)
+        dx[i] = dy[i] * (s + v * s * (ONE - s) * slope)

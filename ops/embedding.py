@@ -4,13 +4,9 @@ Shapes: T tokens, V rows of the table (vocabulary), D features.
 """
 
 import numpy as np
-from numba import prange
 
 from hcom.jit import jit
 from ops.seam import INT64, Array, Call, Tokens
-
-# Columns of one piece of work: 16 lanes are one cache line, so two threads never share one.
-COLUMN_BLOCK = 64
 
 
 def embedding(tokens_T: Tokens, table_VD: Array) -> Array:
@@ -80,12 +76,9 @@ def _first_outside(values: Tokens, limit: int) -> int:
     return -1
 
 
-@jit(parallel=True)
+@jit()
 def _scatter_add(tokens: Tokens, dx: Array, dtable: Array) -> None:
-    width = dx.shape[1]
-    for block in prange((width + COLUMN_BLOCK - 1) // COLUMN_BLOCK):
-        first, last = block * COLUMN_BLOCK, min(width, (block + 1) * COLUMN_BLOCK)
-        for t in range(tokens.size):
-            source, target = dx[t], dtable[tokens[t]]
-            for i in range(first, last):
-                target[i] += source[i]
+    for t in range(tokens.size):
+        source, target = dx[t], dtable[tokens[t]]
+        for i in range(source.size):
+            target[i] += source[i]

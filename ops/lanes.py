@@ -99,6 +99,11 @@ def _below(builder: Any, x: Any, limit: Any, yes: Any, no: Any) -> Any:
     return builder.select(builder.fcmp_ordered("<", x, limit), yes, no)
 
 
+def _below_in_python(x: Any, limit: Any, yes: Any, no: Any) -> Any:
+    chosen: Any = np.where(x < limit, yes, no)
+    return chosen[()]
+
+
 def _power_of_two(builder: Any, x: Any) -> Any:
     ints = INT32 if x.type == FLOAT else ir.VectorType(INT32, LANES)
     places = ir.Constant(ints, 23 if x.type == FLOAT else [23] * LANES)
@@ -112,7 +117,7 @@ def _power_of_two_in_python(x: Any) -> Any:
 # a * b + c, rounded once (twice without compiler).
 fma = _lane_by_lane(fma_code, lambda a, b, c: a * b + c, 3)
 # `yes` where x < limit, else `no`, so also where x is NaN: below(x, limit, yes, no).
-below = _lane_by_lane(_below, lambda x, m, yes, no: np.where(x < m, yes, no)[()], 4)
+below = _lane_by_lane(_below, _below_in_python, 4)
 # 2^n from a float whose lowest bits hold n + 127.
 power_of_two = _lane_by_lane(_power_of_two, _power_of_two_in_python, 1)
 

@@ -6,14 +6,11 @@ Shapes: T tokens, V vocabulary.
 """
 
 import numpy as np
-from numba import prange
 
 from hcom.jit import jit
 from ops.embedding import check_range
 from ops.seam import INT64, Array, Call, Tokens
 from ops.vector_math import exp, log
-
-ROW_BLOCK = 16
 
 
 def cross_entropy(logits_TV: Array, targets_T: Tokens) -> tuple[float, Array]:
@@ -71,20 +68,19 @@ def cross_entropy_backward(
     return dlogits_TV
 
 
-@jit(parallel=True, fast=True)
+@jit(fast=True)
 def _log_sum_exp(logits: Array, lse: Array) -> None:
     tokens, width = logits.shape
-    for block in prange((tokens + ROW_BLOCK - 1) // ROW_BLOCK):
-        for row in range(block * ROW_BLOCK, min(tokens, (block + 1) * ROW_BLOCK)):
-            y = logits[row]
-            top = np.float32(-np.inf)
-            for i in range(width):
-                top = y[i] if y[i] > top else top
-            base = np.float32(0) if top == -np.inf else top
-            total = np.float32(0)
-            for i in range(width):
-                total += exp(y[i] - base)
-            lse[row] = base + log(total)
+    for row in range(tokens):
+        y = logits[row]
+        top = np.float32(-np.inf)
+        for i in range(width):
+            top = y[i] if y[i] > top else top
+        base = np.float32(0) if top == -np.inf else top
+        total = np.float32(0)
+        for i in range(width):
+            total += exp(y[i] - base)
+        lse[row] = base + log(total)
 
 
 @jit()
@@ -95,14 +91,13 @@ def _sum_losses(logits: Array, targets: Tokens, lse: Array) -> float:
     return total
 
 
-@jit(parallel=True)
+@jit()
 def _backward(
     logits: Array, targets: Tokens, lse: Array, scale: np.float32, dlogits: Array
 ) -> None:
     tokens, width = logits.shape
-    for block in prange((tokens + ROW_BLOCK - 1) // ROW_BLOCK):
-        for row in range(block * ROW_BLOCK, min(tokens, (block + 1) * ROW_BLOCK)):
-            y, dy, base = logits[row], dlogits[row], lse[row]
-            for i in range(width):
-                dy[i] = exp(y[i] - base) * scale
-            dy[targets[row]] -= scale
+    for row in range(tokens):
+        y, dy, base = logits[row], dlogits[row], lse[row]
+        for i in range(width):
+            dy[i] = exp(y[i] - base) * scale
+        dy[targets[row]] -= scale

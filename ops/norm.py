@@ -10,7 +10,6 @@ B. Zhang, R. Sennrich, Root Mean Square Layer Normalization, 2019 (arXiv:1910.07
 """
 
 import numpy as np
-from numba import prange
 
 from hcom.jit import jit
 from ops.seam import Array, Call
@@ -90,33 +89,31 @@ def rms_norm_backward_weight(
     return dgamma_D
 
 
-@jit(parallel=True, fast=True)
+@jit(fast=True)
 def _forward(x: Array, gamma: Array, epsilon: np.float32, y: Array, rstd: Array) -> None:
     tokens, width = x.shape
-    for block in prange((tokens + ROW_BLOCK - 1) // ROW_BLOCK):
-        for row in range(block * ROW_BLOCK, min(tokens, (block + 1) * ROW_BLOCK)):
-            x_D, y_D = x[row], y[row]
-            total = np.float32(0)
-            for i in range(width):
-                total += x_D[i] * x_D[i]
-            r = np.float32(1) / np.sqrt(total / np.float32(width) + epsilon)
-            rstd[row] = r
-            for i in range(width):
-                y_D[i] = x_D[i] * r * gamma[i]
+    for row in range(tokens):
+        x_D, y_D = x[row], y[row]
+        total = np.float32(0)
+        for i in range(width):
+            total += x_D[i] * x_D[i]
+        r = np.float32(1) / np.sqrt(total / np.float32(width) + epsilon)
+        rstd[row] = r
+        for i in range(width):
+            y_D[i] = x_D[i] * r * gamma[i]
 
 
-@jit(parallel=True, fast=True)
+@jit(fast=True)
 def _backward_input(dy: Array, x: Array, gamma: Array, rstd: Array, dx: Array) -> None:
     tokens, width = x.shape
-    for block in prange((tokens + ROW_BLOCK - 1) // ROW_BLOCK):
-        for row in range(block * ROW_BLOCK, min(tokens, (block + 1) * ROW_BLOCK)):
-            dy_D, x_D, dx_D, r = dy[row], x[row], dx[row], rstd[row]
-            total = np.float32(0)
-            for i in range(width):
-                total += dy_D[i] * gamma[i] * x_D[i]
-            slope = total / np.float32(width) * r * r
-            for i in range(width):
-                dx_D[i] = r * (dy_D[i] * gamma[i] - x_D[i] * slope)
+    for row in range(tokens):
+        dy_D, x_D, dx_D, r = dy[row], x[row], dx[row], rstd[row]
+        total = np.float32(0)
+        for i in range(width):
+            total += dy_D[i] * gamma[i] * x_D[i]
+        slope = total / np.float32(width) * r * r
+        for i in range(width):
+            dx_D[i] = r * (dy_D[i] * gamma[i] - x_D[i] * slope)
 
 
 @jit(fast=True)

@@ -8,14 +8,9 @@ I. Loshchilov, F. Hutter, Decoupled Weight Decay Regularization, 2017 (arXiv:171
 import math
 
 import numpy as np
-from numba import prange
 
 from hcom.jit import jit
 from ops.seam import Array, Call
-
-# Elements summed or updated as one piece, 16 KiB: the borders, and so the order of a sum, do not
-# depend on the number of threads.
-BLOCK = 4096
 
 
 def adamw(
@@ -85,30 +80,22 @@ def sum_of_squares(x: Array) -> float:
     return total
 
 
-@jit(parallel=True)
+@jit()
 def _adamw(param: Array, grad: Array, m: Array, v: Array, factors: Array) -> None:
     scale, keep1, take1, keep2, take2, rate, root, epsilon, shrink = (
         factors[0], factors[1], factors[2], factors[3], factors[4], factors[5], factors[6],
         factors[7], factors[8],
     )  # fmt: skip
-    for block in prange((param.size + BLOCK - 1) // BLOCK):
-        for i in range(block * BLOCK, min(param.size, (block + 1) * BLOCK)):
-            g = grad[i] * scale
-            m[i] = keep1 * m[i] + take1 * g
-            v[i] = keep2 * v[i] + take2 * g * g
-            param[i] = param[i] * shrink - rate * m[i] / (np.sqrt(v[i]) * root + epsilon)
+    for i in range(param.size):
+        g = grad[i] * scale
+        m[i] = keep1 * m[i] + take1 * g
+        v[i] = keep2 * v[i] + take2 * g * g
+        param[i] = param[i] * shrink - rate * m[i] / (np.sqrt(v[i]) * root + epsilon)
 
 
-@jit(parallel=True, fast=True)
+@jit(fast=True)
 def _sum_of_squares(x: Array) -> float:
-    blocks = (x.size + BLOCK - 1) // BLOCK
-    sums = np.zeros(blocks, np.float64)
-    for block in prange(blocks):
-        total = 0.0
-        for i in range(block * BLOCK, min(x.size, (block + 1) * BLOCK)):
-            total += np.float64(x[i]) * np.float64(x[i])
-        sums[block] = total
     total = 0.0
-    for block in range(blocks):
-        total += sums[block]
+    for i in range(x.size):
+        total += np.float64(x[i]) * np.float64(x[i])
     return total

@@ -12,7 +12,6 @@ J. Su et al., RoFormer, 2021 (arXiv:2104.09864), section 3.2; CANN RotaryPositio
 """
 
 import numpy as np
-from numba import prange
 from numpy.typing import ArrayLike
 
 from hcom.jit import jit
@@ -91,11 +90,11 @@ def _rotated(
     return y
 
 
-@jit(parallel=True)
+@jit()
 def _rotate(x: Array, cos: Array, sin: Array, direction: np.float32, y: Array) -> None:
     heads, sequence, size = x.shape
     half = size // 2
-    for head in prange(heads):
+    for head in range(heads):
         for s in range(sequence):
             x_D, y_D, c, t = x[head, s], y[head, s], cos[s], sin[s]
             for i in range(half):

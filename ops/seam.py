@@ -8,6 +8,9 @@ outputs from it and closes it with its flops and bytes:
     y_TF = call.empty((tokens, width // 2))
     _swiglu(x_T2F, y_TF)
     call.done(flops=..., nbytes=...)
+
+Linear layers and attention run on threads. The others do little arithmetic for what they read and
+take microseconds, in which threads could not even be started: they run on one, in a fixed order.
 """
 
 from time import perf_counter
