@@ -12,6 +12,8 @@ For p ranks and n bytes (hccl.md 4.2, 4.4), S = ceil(log p); every rank sends p-
 | all_reduce, `one_shot`  | 2S    | 2S (alpha + n beta) + S n gamma, a binomial tree    |
 | broadcast, `one_shot`   | S     | S (alpha + n beta), a binomial tree                 |
 
+(The tree's all_reduce is an alpha shorter at some other p: its last level need not wait.)
+
 all_reduce and broadcast number their slices so that those of one step lie together in memory.
 The scatter leaves out the slices that the vendor's sends without need (one at p = 7).
 """

@@ -16,8 +16,8 @@ its data to the even one and waits for the result.
 | reduce, other p        | 2k+1      | that of q ranks + alpha + n (beta + gamma)               |
 | broadcast              | ceil(log p) | ceil(log p)(alpha + n beta), a binomial tree           |
 
-Halving among other p moves ceil(p/2^i) slices in step i, doubling the same backwards. In
-all_gather the odd rank keeps its own slice; the vendor sends it back with the rest.
+Halving among other p moves at most m + min(p-q, m) slices in step i, m = q/2^i; doubling the same
+backwards. In all_gather the odd rank keeps its own slice; the vendor sends it back with the rest.
 """
 
 import numpy as np

@@ -4,48 +4,36 @@ import ast
 import dataclasses
 import inspect
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
-from hcom.algorithms import (
-    ahc,
-    bruck,
-    hierarchical,
-    mesh,
-    nb,
-    nhr,
-    nhr_v1,
-    pairwise,
-    pipeline,
-    rhd,
-    ring,
-    star,
-    tree,
-)
 from hcom.schedule import COLLECTIVES, ROOTED, Schedule, sliced
 
 Builder = Callable[..., Schedule]
 
-# A new algorithm is one file and one line here. A builder takes the rank size, the root where the
-# collective has one, and its options by keyword.
-ALGORITHMS = {
-    "ring": ring,
-    "mesh": mesh,
-    "rhd": rhd,
-    "tree": tree,
-    "nhr": nhr,
-    "nhr_v1": nhr_v1,
-    "nb": nb,
-    "pipeline": pipeline,
-    "ahc": ahc,
-    "hierarchical": hierarchical,
-    "star": star,
-    "pairwise": pairwise,
-    "bruck": bruck,
-}
+# A new algorithm is one file in this folder and one line here. The file has a function for each
+# collective, of its name, which takes the rank size, the root where the collective has one, and
+# its options by keyword, each with a default that works for every rank count.
+ALGORITHMS = (
+    "ring",
+    "mesh",
+    "rhd",
+    "tree",
+    "nhr",
+    "nhr_v1",
+    "nb",
+    "pipeline",
+    "ahc",
+    "hierarchical",
+    "star",
+    "pairwise",
+    "bruck",
+)
 
 TABLE: dict[tuple[str, str], Builder] = {
     (collective, name): getattr(module, collective)
-    for name, module in ALGORITHMS.items()
+    for name in ALGORITHMS
+    for module in [import_module(f"hcom.algorithms.{name}")]
     for collective in COLLECTIVES
     if hasattr(module, collective)
 }

@@ -5,7 +5,7 @@ in-order tree is NCCL's). With D = ceil(log p):
 
 | collective | steps        | busiest rank sends | links of their own, s = 1           |
 |------------|--------------|--------------------|-------------------------------------|
-| broadcast  | D + s - 1    | n                  | D (alpha + n/2 beta)                |
+| broadcast  | D + s - 1    | n                  | D (alpha + n/2 beta), p > 2         |
 | reduce     | D + s - 1    | n                  | the same, + at most D n gamma       |
 | all_reduce | 2D + s - 1   | 2n (p > 3)         | broadcast + reduce                  |
 
