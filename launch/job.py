@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from launch import rank as rank_frame
@@ -25,6 +26,7 @@ from launch.channel import Channel, Event
 from launch.failure import describe, read_failures
 from launch.mpi import Mpi
 from launch.processes import adopt_orphans, end_descendants
+from launch.streams import Stream
 
 LAST_WORDS = 1.0  # s from a failure until the other ranks are asked to end
 ASKED = 1.0  # s until guards kill those that have not
@@ -44,6 +46,7 @@ class Job:
         self._shared_memory: set[Path] = set()
         self._launcher_text = b""
         self._signals: list[int] = []
+        self._passing_on_text = self._stuck = False
         self._asked_at: int | None = None  # ns; what ranks say of their end later is our doing
         self._steps: list[tuple[float, Action]] = []  # on the way to the end, by time
         self._selector = selectors.DefaultSelector()
@@ -78,7 +81,12 @@ class Job:
         self._selector.register(woken, selectors.EVENT_READ, lambda: os.read(woken, 4096))
         signal.signal(signal.SIGCHLD, lambda *_: None)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, lambda number, _: self._signals.append(number))
+            signal.signal(number, self._on_signal)
+
+    def _on_signal(self, number: int, _: object) -> None:
+        self._signals.append(number)
+        if self._passing_on_text:  # perhaps to a reader that does not read: leave off
+            raise InterruptedError
 
     def _start(self, environment: dict[str, str]) -> None:
         folder = str(self._channel.folder)
@@ -96,7 +104,7 @@ class Job:
         self._listen(self._channel.events, self._read_events)
         self._listen(self._launcher_output, self._read_launcher)
         for stream in self._channel.streams:
-            self._listen(stream.source, stream.pump)
+            self._listen(stream.source, partial(self._pump, stream))
 
     # -- while it runs ----------------------------------------------------------------------
 
@@ -117,6 +125,18 @@ class Job:
 
     def _listen(self, descriptor: int, action: Callable[[], object]) -> None:
         self._selector.register(descriptor, selectors.EVENT_READ, action)
+
+    def _pump(self, stream: Stream) -> None:
+        if self._stuck:  # what is left follows at the end
+            self._selector.unregister(stream.source)
+            return
+        self._passing_on_text = True
+        try:
+            stream.pump()
+        except InterruptedError:
+            self._stuck = True
+        finally:
+            self._passing_on_text = False
 
     def _read_events(self) -> None:
         for event in self._channel.read_events():
@@ -181,10 +201,11 @@ class Job:
         self._channel.hang_up()
         end_descendants(patience=HUNG_UP)
         self._read_events()
-        self._channel.close()
         if self._exit_status():
             for path in self._shared_memory:
                 path.unlink(missing_ok=True)
+        with contextlib.suppress(BrokenPipeError):
+            self._channel.close()
 
     def _exit_status(self) -> int:
         if self._signals:

@@ -279,6 +279,28 @@ time.sleep(60)
     job.assert_nothing_left(since)
 
 
+def test_a_signal_ends_every_rank_also_while_nobody_reads_their_output(launch):
+    job = launch(2, "while True: print('x' * 1000)")
+    job.until_ready()
+    time.sleep(0.5)  # the pipe is full by now
+    since = time.monotonic()
+    job.process.send_signal(signal.SIGTERM)
+    while len(job.pids()) > 1:
+        assert time.monotonic() - since < GONE_WITHIN, "ranks are left"
+        time.sleep(0.02)
+    assert job.wait()[2] == 128 + signal.SIGTERM
+
+
+def test_a_reader_that_goes_away_ends_the_job(launch):
+    job = launch(2, "while True: print('x' * 1000)")
+    job.until_ready()
+    since = time.monotonic()
+    job.process.stdout.close()
+    job.process.wait(timeout=30)
+    job.process.stderr.close()
+    job.assert_nothing_left(since)
+
+
 @pytest.mark.parametrize("victim", ["hcom-run", "its MPI launcher"])
 def test_a_killed_launcher_takes_every_rank_with_it(launch, victim):
     job = launch(2, "time.sleep(60)")
