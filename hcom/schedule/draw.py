@@ -9,6 +9,7 @@ from hcom.schedule.value import Round, Schedule, Transfer
 
 LANE, ROW, MARGIN, HEAD = 84, 96, 56, 76  # pixels: between ranks, of a round, left, above
 COPY, ADD, INK, FAINT = "#1f6fb4", "#d1495b", "#222", "#d8d8d8"
+MOST_RUNS = 2  # of chunks named on an arrow
 MOST_LABELS = 2  # a rank: a round with more messages than that shows its chunks on hover only
 
 _STYLE = f"""
@@ -99,10 +100,23 @@ def _round(y: int, rank_size: int, round: Round, thick: set[tuple[int, int]]) ->
             yield from _label(src, dst, y, transfers)
 
 
+def _runs(transfers: list[Transfer]) -> str:
+    """Name the chunks as runs, `0-3,5`; many runs as a number, `x4`."""
+    chunks = sorted(t.src_chunk + i for t in transfers for i in range(t.count))
+    runs: list[list[int]] = []
+    for chunk in chunks:
+        if runs and chunk == runs[-1][-1] + 1:
+            runs[-1].append(chunk)
+        else:
+            runs.append([chunk])
+    if len(runs) > MOST_RUNS:
+        return f"x{len(chunks)}"
+    return ",".join(str(r[0]) if len(r) == 1 else f"{r[0]}-{r[-1]}" for r in runs)
+
+
 def _label(src: int, dst: int, y: int, transfers: list[Transfer]) -> Iterable[str]:
     """Name the chunks near the sender, where arrows of neighbours do not meet."""
-    text = ",".join(str(t).split(":")[0][1:] for t in transfers[:3])
-    text += ",.." if len(transfers) > 3 else ""
+    text = _runs(transfers)
     along = 0.18
     x = _x(src) + (_x(dst) - _x(src)) * along if src != dst else _x(src) + 16.0
     middle = y + 10 + (ROW - 16) * along if src != dst else y + ROW / 2

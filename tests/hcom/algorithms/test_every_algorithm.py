@@ -2,11 +2,12 @@
 
 import itertools
 
+import numpy as np
 import pytest
 from numeric_replay import ends_right
 
 from hcom.algorithms import TABLE, build
-from hcom.schedule import ROOTED, check, mirrored, sliced
+from hcom.schedule import ROOTED, check, evaluate, mirrored, sliced
 
 ALL = "all_reduce reduce_scatter all_gather broadcast reduce scatter gather all_to_all".split()
 CELLS = {
@@ -72,6 +73,64 @@ def test_every_cell_is_right_in_numbers(cell):
     collective, name, options = cell
     for p in (1, 2, 3, 6, 7, 8):
         assert ends_right(build(collective, name, p, p // 2 * (collective in ROOTED), **options))
+
+
+def results(collective, x, root):
+    """What each rank must get, from (rank, element) inputs of six blocks."""
+    p, blocks = len(x), x.reshape(len(x), len(x), -1)
+    nothing = [np.empty(0)] * p
+    match collective:
+        case "all_reduce":
+            return [x.sum(axis=0)] * p
+        case "reduce_scatter":
+            return list(blocks.sum(axis=0))
+        case "all_gather":
+            return [x.ravel()] * p
+        case "broadcast":
+            return [x[root]] * p
+        case "reduce":
+            return [*nothing[:root], x.sum(axis=0), *nothing[root + 1 :]]
+        case "scatter":
+            return list(blocks[root])
+        case "gather":
+            return [*nothing[:root], x.ravel(), *nothing[root + 1 :]]
+        case "all_to_all":
+            return [y.ravel() for y in blocks.swapaxes(0, 1)]
+
+
+@pytest.mark.parametrize("cell", PLAIN + WITH_OPTIONS, ids=name_of)
+@pytest.mark.parametrize("size", [0, 6, 6 * 31])
+def test_the_oracle_runs_every_cell(cell, size):
+    collective, name, options = cell
+    root = 4 if collective in ROOTED else 0
+    x = np.random.default_rng(1).integers(-99, 99, (6, size))
+    got = evaluate(build(collective, name, 6, root, **options), list(x))
+    for y, expected in zip(got, results(collective, x, root), strict=True):
+        np.testing.assert_array_equal(y, expected)
+
+
+@pytest.mark.parametrize("name", ["mesh", "ring"])
+def test_direct_schedules_take_blocks_of_any_size(name):
+    counts = np.array([5, 0, 17, 40])
+    ends = np.cumsum(counts)
+    x = np.random.default_rng(2).integers(-99, 99, (4, ends[-1]))
+    own = [x[r, ends[r] - counts[r] : ends[r]] for r in range(4)]
+    for y in evaluate(build("all_gather", name, 4), own):
+        np.testing.assert_array_equal(y, np.concatenate(own))
+    reduced = evaluate(build("reduce_scatter", name, 4), list(x), counts=counts)
+    scattered = evaluate(build("scatter", name, 4, 2), [None, None, x[2], None], counts=counts)
+    for rank in range(4):
+        block = slice(ends[rank] - counts[rank], ends[rank])
+        np.testing.assert_array_equal(reduced[rank], x.sum(axis=0)[block])
+        np.testing.assert_array_equal(scattered[rank], x[2, block])
+
+
+@pytest.mark.parametrize("name", ["mesh", "pairwise", "bruck", "hierarchical"])
+def test_all_to_all_takes_a_matrix_of_counts(name):
+    counts = np.random.default_rng(3).integers(0, 30, (6, 6))
+    x = [np.repeat(10 * r + np.arange(6), counts[r]) for r in range(6)]
+    for rank, y in enumerate(evaluate(build("all_to_all", name, 6), x, counts=counts)):
+        np.testing.assert_array_equal(y, np.repeat(10 * np.arange(6) + rank, counts[:, rank]))
 
 
 @pytest.mark.parametrize("collective", ALL)
