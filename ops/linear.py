@@ -4,25 +4,27 @@ Shapes: T tokens, D input features, F output features.
 
     y_TF = x_TD w_DF + b_F      dx_TD = dy_TF w_DF^T      dw_DF = x_TD^T dy_TF      db_F = sum_T dy
 
-All three products run in one kernel that reads its operands through strides, so a transpose is
-never stored. Work is cut into panels of columns and blocks of rows, spread over threads; an
-element's sum goes along the whole depth in order, so its bits depend on nothing but the operands.
+One kernel computes all three products, in blocks spread over threads. The sum of an element goes
+along the whole depth in order, so its bits depend on nothing but its operands: not on the number
+of threads, and not on which other rows are there.
 """
 
 import numpy as np
 from numba import prange
 
 from hcom.jit import jit
+from ops.lanes import LANES, load, store, transpose
 from ops.seam import Array, Call
-from ops.tile import COLUMNS, Matrix, multiply, scratch
+from ops.tile import COLUMNS, Matrix, multiply, part, scratch
 
-# One packed panel, 256 x 32 x 4 B = 32 KiB, stays in the first-level cache while all rows of a
-# block pass over it.
+# A packed panel, 256 x 32 x 4 B = 32 KiB, stays in the first-level cache while rows pass over it.
 DEPTH_BLOCK = 256
-# Rows that share a packed panel: packing costs about a step of COLUMNS / ROWS rows, so under 1 %;
-# more rows would leave too few blocks for the threads.
-ROW_BLOCK = 512
+# 256 x 256 x 4 B = 256 KiB of A stay in the second-level cache while four panels pass. Packing a
+# panel costs about 3 % of multiplying it; larger blocks would leave too few for the threads.
+ROW_BLOCK = 256
+COLUMN_BLOCK = 4 * COLUMNS
 
+ONE = np.float32(1.0)
 _NO_BIAS = np.empty(0, np.float32)
 
 
@@ -50,7 +52,7 @@ def linear(x_TD: Array, w_DF: Array, bias_F: Array | None = None) -> Array:
         call.check("bias_F", bias_F, (width,))
     y_TF = call.empty((tokens, width))
     bias = _NO_BIAS if bias_F is None else bias_F
-    _multiply(x_TD, False, w_DF, False, y_TF, bias, False)
+    _multiply(x_TD, w_DF, False, y_TF, bias, False)
     _done(call, tokens, depth, width)
     return y_TF
 
@@ -71,7 +73,7 @@ def linear_backward_input(dy_TF: Array, w_DF: Array) -> Array:
     tokens, width = call.check("dy_TF", dy_TF, (None, None))
     depth, _ = call.check("w_DF", w_DF, (None, width))
     dx_TD = call.empty((tokens, depth))
-    _multiply(dy_TF, False, w_DF, True, dx_TD, _NO_BIAS, False)
+    _multiply(dy_TF, w_DF, True, dx_TD, _NO_BIAS, False)
     _done(call, tokens, depth, width)
     return dx_TD
 
@@ -96,7 +98,9 @@ def linear_backward_weight(x_TD: Array, dy_TF: Array, *, out: Array | None = Non
         dw_DF = call.empty((depth, width))
     else:
         dw_DF = call.accumulator(out, (depth, width))
-    _multiply(x_TD, True, dy_TF, False, dw_DF, _NO_BIAS, out is not None)
+    x_DT = call.empty((depth, _odd_lines(tokens)))
+    _transpose(x_TD, x_DT)
+    _multiply(x_DT, dy_TF, False, dw_DF, _NO_BIAS, out is not None)
     _done(call, tokens, depth, width)
     return dw_DF
 
@@ -121,6 +125,11 @@ def bias_backward(dy_TF: Array, *, out: Array | None = None) -> Array:
     return db_F
 
 
+def _odd_lines(count: int) -> int:
+    """Round up to an odd number of cache lines: rows a power of two apart share cache sets."""
+    return (count // LANES + 1 | 1) * LANES
+
+
 def _done(call: Call, tokens: int, depth: int, width: int) -> None:
     flops = 2 * tokens * depth * width
     nbytes = 4 * (tokens * depth + depth * width + tokens * width) if flops else 0
@@ -129,88 +138,95 @@ def _done(call: Call, tokens: int, depth: int, width: int) -> None:
 
 @jit(parallel=True)
 def _multiply(
-    a: Array,
-    a_transposed: bool,
-    b: Array,
-    b_transposed: bool,
-    c: Array,
-    bias: Array,
-    accumulate: bool,
+    a: Array, b: Array, b_transposed: bool, c: Array, bias: Array, accumulate: bool
 ) -> None:
-    """C (+)= op(A) op(B) + bias, op a transpose or nothing."""
+    """C (+)= A B + bias, or A B^T + bias; rows of A may be longer than the depth."""
     rows, columns = c.shape
-    depth = a.shape[0] if a_transposed else a.shape[1]
-    a_row, a_step = (1, a.shape[1]) if a_transposed else (a.shape[1], 1)
+    depth = b.shape[1] if b_transposed else b.shape[0]
     b_row, b_step = (1, b.shape[1]) if b_transposed else (b.shape[1], 1)
-    a_all = Matrix(a.reshape(a.size), 0, a_row, a_step)
+    a_all, c_all = (
+        Matrix(a.reshape(a.size), 0, a.shape[1], 1),
+        Matrix(c.reshape(c.size), 0, columns, 1),
+    )
     b_all = Matrix(b.reshape(b.size), 0, b_row, b_step)
-    c_all = Matrix(c.reshape(c.size), 0, columns, 1)
-    panels = (columns + COLUMNS - 1) // COLUMNS
-    blocks = (rows + ROW_BLOCK - 1) // ROW_BLOCK
-    for task in prange(panels * blocks):
-        row, column = task // panels * ROW_BLOCK, task % panels * COLUMNS
-        count, width = min(ROW_BLOCK, rows - row), min(COLUMNS, columns - column)
-        _multiply_panel(a_all, b_all, c_all, bias, row, column, count, width, depth, accumulate)
+    across = (columns + COLUMN_BLOCK - 1) // COLUMN_BLOCK
+    down = (rows + ROW_BLOCK - 1) // ROW_BLOCK
+    for task in prange(across * down):
+        row, column = task // across * ROW_BLOCK, task % across * COLUMN_BLOCK
+        count, width = min(ROW_BLOCK, rows - row), min(COLUMN_BLOCK, columns - column)
+        a_rows, b_columns = part(a_all, row, 0), part(b_all, 0, column)
+        bias_part = bias[column : column + width]
+        c_part = part(c_all, row, column)
+        _multiply_block(a_rows, b_columns, c_part, bias_part, count, width, depth, accumulate)
 
 
 @jit()
-def _multiply_panel(
-    a: Matrix,
-    b: Matrix,
-    c: Matrix,
-    bias: Array,
-    row: int,
-    column: int,
-    rows: int,
-    width: int,
-    depth: int,
+def _multiply_block(
+    a: Matrix, b: Matrix, c: Matrix, bias: Array, rows: int, width: int, depth: int,
     accumulate: bool,
-) -> None:
-    """Multiply `rows` rows of A with one panel of B, at most COLUMNS wide."""
+) -> None:  # fmt: skip
+    """Multiply one block of rows and columns."""
     panel = scratch(DEPTH_BLOCK * COLUMNS)
-    inside = c.at + row * c.row + column
-    target = Matrix(c.data, inside, c.row, 1)
-    if width < COLUMNS:  # a tile stores whole vectors: give it room
-        target = Matrix(scratch(rows * COLUMNS), 0, COLUMNS, 1)
-        if accumulate:
-            _copy(c.data, inside, c.row, target.data, 0, COLUMNS, rows, width)
+    room = (width + COLUMNS - 1) // COLUMNS * COLUMNS
+    ragged = width < room  # a tile stores whole vectors: give it room for them
+    target = Matrix(scratch(rows * room), 0, room, 1) if ragged else c
+    if ragged and accumulate:
+        _copy(c, target, rows, width)
     if bias.size:
-        for i in range(rows):
-            for j in range(width):
-                target.data[target.at + i * target.row + j] = bias[column + j]
+        _copy(Matrix(bias, 0, 0, 1), target, rows, width)
     goes_on = accumulate or bias.size > 0
     for k in range(0, max(depth, 1), DEPTH_BLOCK):
         steps = min(DEPTH_BLOCK, depth - k)
-        _pack(b, k, column, steps, width, panel)
-        a_block = Matrix(a.data, a.at + row * a.row + k * a.step, a.row, a.step)
-        multiply(a_block, Matrix(panel, 0, COLUMNS, 1), target, rows, COLUMNS, steps, goes_on)
+        for j in range(0, width, COLUMNS):
+            _pack(part(b, k, j), steps, min(COLUMNS, width - j), panel)
+            packed = Matrix(panel, 0, COLUMNS, 1)
+            multiply(part(a, 0, k), packed, part(target, 0, j), rows, COLUMNS, steps, goes_on)
         goes_on = True
-    if width < COLUMNS:
-        _copy(target.data, 0, COLUMNS, c.data, inside, c.row, rows, width)
+    if ragged:
+        _copy(target, c, rows, width)
 
 
 @jit()
-def _pack(b: Matrix, k: int, column: int, steps: int, width: int, panel: Array) -> None:
-    """Copy steps x width of B into a panel of full rows; columns past `width` are zeros."""
-    at = b.at + k * b.row + column * b.step
-    if width < COLUMNS:
-        panel[:] = np.float32(0)
+def _pack(b: Matrix, steps: int, width: int, panel: Array) -> None:
+    """Copy steps x width of B into rows of COLUMNS floats; what lies past `width` has no use."""
+    if b.step == 1 and width == COLUMNS:
+        for k in range(steps):
+            for j in range(0, COLUMNS, LANES):
+                store(panel, k * COLUMNS + j, load(b.data, b.at + k * b.row + j))
+        return
     if b.step == 1:
-        _copy(b.data, at, b.row, panel, 0, COLUMNS, steps, width)
-    else:
-        for j in range(width):
-            for i in range(steps):
-                panel[i * COLUMNS + j] = b.data[at + i * b.row + j * b.step]
+        _copy(b, Matrix(panel, 0, COLUMNS, 1), steps, width)
+        return
+    whole = steps - steps % LANES
+    for j in range(0, width, LANES):
+        for k in range(0, whole, LANES):
+            at = b.at + k + j * b.step
+            transpose(b.data, at, b.step, width - j, ONE, panel, k * COLUMNS + j, COLUMNS)
+    _copy(part(b, whole, 0), Matrix(panel, whole * COLUMNS, COLUMNS, 1), steps - whole, width)
 
 
 @jit()
-def _copy(
-    source: Array, at: int, row: int, target: Array, to: int, to_row: int, rows: int, width: int
-) -> None:
-    """Copy rows x width floats from one flat array to another."""
+def _transpose(x: Array, out: Array) -> None:
+    """Transpose x into rows that may be longer."""
+    (rows, columns), row = x.shape, out.shape[1]
+    flat, target = x.reshape(x.size), out.reshape(out.size)
+    whole_rows, whole_columns = rows - rows % LANES, columns - columns % LANES
+    for i in range(0, whole_rows, LANES):
+        for j in range(0, whole_columns, LANES):
+            at, to = i * columns + j, j * row + i
+            transpose(flat, at, columns, LANES, ONE, target, to, row)
     for i in range(rows):
+        for j in range(whole_columns if i < whole_rows else 0, columns):
+            target[j * row + i] = flat[i * columns + j]
+
+
+@jit()
+def _copy(source: Matrix, target: Matrix, rows: int, width: int) -> None:
+    """Copy rows x width elements; rows of the target are contiguous."""
+    for i in range(rows):
+        at, to = source.at + i * source.row, target.at + i * target.row
         for j in range(width):
-            target[to + i * to_row + j] = source[at + i * row + j]
+            target.data[to + j] = source.data[at + j * source.step]
 
 
 @jit()

@@ -175,6 +175,12 @@ _wide_tile = _tile_in_python(2) if config.DISABLE_JIT else _tile(2)
 _narrow_tile = _tile_in_python(1) if config.DISABLE_JIT else _tile(1)
 
 
+@jit(inline=True)
+def part(x: Matrix, i: int, j: int) -> Matrix:
+    """Return the matrix whose corner is element (i, j) of x."""
+    return Matrix(x.data, x.at + i * x.row + j * x.step, x.row, x.step)
+
+
 @jit()
 def multiply(
     a: Matrix, b: Matrix, c: Matrix, rows: int, columns: int, depth: int, accumulate: bool

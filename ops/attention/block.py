@@ -18,7 +18,7 @@ import numpy as np
 from hcom.jit import jit
 from ops.lanes import LANES, transpose
 from ops.seam import Array
-from ops.tile import COLUMNS, ROWS, Matrix, multiply, scratch
+from ops.tile import COLUMNS, ROWS, Matrix, multiply, part, scratch
 
 # 64 x 64 x 4 B = 16 KiB of scores; with the keys, values and queries of a block (16 KiB each at
 # head size 64) they stay in a second-level cache, the scores themselves in the first.
@@ -92,12 +92,6 @@ def scores(
 def whole(count: int, unit: int) -> int:
     """Round up to a multiple."""
     return (count + unit - 1) // unit * unit
-
-
-@jit(inline=True)
-def part(x: Matrix, i: int, j: int) -> Matrix:
-    """Return the matrix whose corner is element (i, j) of x."""
-    return Matrix(x.data, x.at + i * x.row + j * x.step, x.row, x.step)
 
 
 @jit()
