@@ -7,13 +7,13 @@ from pathlib import Path
 
 import hcom
 from parallel.config import load_config
-from parallel.program import OptionParser, together
+from parallel.program import OptionParser, proof, together
 from parallel.trainer import Options, Trainer
 
 
 def prepare() -> Trainer:
     """Read the command line and the files it names; whatever is wrong is said in one line."""
-    parser = OptionParser(description=__doc__)
+    parser = OptionParser(__doc__)
     add = parser.add_argument
     add("--config", type=Path, default=Path(__file__).with_name("parallel_config.yaml"))
     add("--steps", type=int, help="instead of training.steps")
@@ -31,5 +31,6 @@ def prepare() -> Trainer:
 
 if __name__ == "__main__":
     hcom.init()
-    together(prepare).run()
+    with proof():
+        together(prepare).run()
     hcom.finalize()

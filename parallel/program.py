@@ -1,21 +1,24 @@
-"""How a training program ends: bad input is one line, printed once, and exit status 2.
+"""How a training program ends: bad input and a failed proof are one line, printed once.
 
 A file can be missing on one host alone, so ranks agree on whether to go on before any computes.
+Every other exception is a fault: its traceback is shown, and the job ends.
 """
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
 import hcom
 from hcom.errors import ConfigError
+from parallel.verify import VerifyError
 
 T = TypeVar("T")
 
-BAD_INPUT = 2  # exit status
+FINDING, BAD_INPUT = 1, 2  # exit statuses
 
 
 def together(prepare: Callable[[], T]) -> T:
@@ -37,17 +40,35 @@ def together(prepare: Callable[[], T]) -> T:
         refusal = error
     own = hcom.rank() if refusal is not None else size
     first = int(hcom.all_reduce(np.array([own], np.int64), "min")[0])
-    if first == size:
-        return result  # type: ignore[return-value]  # set: nobody has refused
-    if first == hcom.rank():
-        sys.stderr.write(f"error: {refusal}\n")
+    if first < size:
+        _end(f"error: {refusal}", first, BAD_INPUT)
+    return result  # type: ignore[return-value]  # it is there: nobody has refused
+
+
+@contextmanager
+def proof() -> Iterator[None]:
+    """End with one line and status 1 when the run inside is not that of one NPU."""
+    try:
+        yield
+    except VerifyError as error:  # raised by every rank
+        _end(f"error: {error}", 0, FINDING)
+
+
+def _end(text: str, speaker: int, status: int) -> NoReturn:
+    """Let one rank speak, then end all."""
+    if hcom.rank() == speaker:
+        sys.stderr.write(f"{text}\n")
         sys.stderr.flush()
     hcom.barrier()  # the line is out before any rank ends
-    raise SystemExit(BAD_INPUT)
+    raise SystemExit(status)
 
 
 class OptionParser(argparse.ArgumentParser):
     """An argument parser for a program that many ranks run: it speaks once, and in one line."""
+
+    def __init__(self, description: str | None = None) -> None:
+        formatter = argparse.RawDescriptionHelpFormatter
+        super().__init__(description=description, formatter_class=formatter, allow_abbrev=False)
 
     def error(self, message: str) -> NoReturn:
         """Refuse the command line as any other input is refused."""

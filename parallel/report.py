@@ -45,6 +45,7 @@ class Report:
             TextColumn("{task.description}"),
             TimeRemainingColumn(),
             console=self.console,
+            refresh_per_second=4,
         ) as bar:
             task = bar.add_task("", completed=done, total=total)
             self._show = lambda record: bar.update(
