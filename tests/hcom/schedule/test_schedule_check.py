@@ -63,9 +63,10 @@ def test_what_a_transfer_does_wrong_is_named(rounds, said):
     assert "name=mine" in str(error.value)
 
 
-def test_the_transfer_named_is_the_one_that_is_wrong_not_its_neighbour():
-    text = "all_gather ranks=3 chunks=3\n0 | c0:0>1 c0:0>2 c1-2:1>0 c2:2>1"
-    with pytest.raises(ScheduleError, match="round 0: c1-2:1>0: the source holds nothing"):
+@pytest.mark.parametrize("wrong", ["c1-2:1>0", "c0-1:1>0", "c0:1>0"])
+def test_the_transfer_named_is_the_one_that_is_wrong_not_its_neighbour(wrong):
+    text = f"all_gather ranks=3 chunks=3\n0 | c0:0>1 c0:0>2 {wrong} c2:2>1"
+    with pytest.raises(ScheduleError, match=f"round 0: {wrong}: the source holds nothing"):
         check(parse(text))
 
 
