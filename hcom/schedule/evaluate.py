@@ -68,9 +68,17 @@ def evaluate(
     Returns
     -------
     Each rank's output, empty where it gets none.
+
+    Raises
+    ------
+    ValueError : an unknown op, an input that is missing, or sizes that the collective cannot have.
     """
     origins = after(schedule)[0]
     places = {r: np.flatnonzero(row) for r, row in enumerate(before(schedule)) if row.any()}
+    if op not in FOLDS:
+        raise ValueError(f"op is one of {', '.join(FOLDS)}, not {op!r}")
+    if len(inputs) != schedule.rank_size or any(inputs[rank] is None for rank in places):
+        raise ValueError(f"{schedule.collective} reads the inputs of ranks {list(places)}")
     given = {rank: np.asarray(inputs[rank]) for rank in places}
     kind = given[next(iter(given))].dtype
     width = ALIGN if kind.hasobject else kind.itemsize  # a symbol fills a position of its own

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from hcom.algorithms import build
+from hcom.algorithms import TABLE, build
 from hcom.schedule import ScheduleError, check, parse
 
 GOOD = {
@@ -87,9 +87,9 @@ def test_a_title_that_cannot_be_is_refused(title, said):
         check(parse(title))
 
 
-@pytest.mark.parametrize("algorithm", ["ring", "mesh"])
-def test_sixty_four_ranks_take_less_than_a_second(algorithm):
-    schedule = build("all_reduce", algorithm, 64)
+@pytest.mark.parametrize("cell", sorted(TABLE), ids="-".join)
+def test_sixty_four_ranks_take_less_than_a_second(cell):
+    schedule = build(*cell, 64)
     start = time.process_time()
     check(schedule)
     assert time.process_time() - start < 1

@@ -74,6 +74,13 @@ def test_unequal_inputs_are_refused():
         evaluate(build("reduce_scatter", "ring", 2), [np.zeros(3), np.zeros(3)])
 
 
+def test_a_missing_input_or_an_unknown_op_is_refused():
+    with pytest.raises(ValueError, match=r"all_reduce reads the inputs of ranks \[0, 1\]"):
+        evaluate(build("all_reduce", "ring", 2), [np.zeros(2), None])
+    with pytest.raises(ValueError, match="op is one of sum, prod, max, min, avg, not 'mean'"):
+        evaluate(build("all_reduce", "ring", 2), [np.zeros(2)] * 2, "mean")
+
+
 def test_operands_fold_by_rank_with_the_own_value_at_its_place():
     # Listed out of order on purpose; rank 1's own value stands between rank 0's and rank 2's.
     folded = [Transfer(r, 1, 0, 0, True) for r in (3, 0, 2)]
