@@ -128,13 +128,14 @@ class Trainer:
         return Path(broadcast_bytes(str(run_dir).encode(), self.world).decode())
 
     def _greet(self) -> None:
-        pp, replicas = self.mesh.pp.rank_size, self.mesh.dp.rank_size
+        places = self.mesh
         self.report.say(
-            f"{self.world.rank_size} NPUs: {pp} pipeline stages x {replicas} replicas x "
-            f"{self.mesh.sp.rank_size} sequence ranks; {current().profile.name}"
+            f"NPUs {self.world.rank_size} = pipeline stages {places.pp.rank_size} x replicas "
+            f"{places.dp.rank_size} x sequence ranks {places.sp.rank_size}; profile "
+            f"{current().profile.name}; {self.training.parameters.count():,} parameters on NPU 0"
         )
         if self.options.verify:
-            self.report.say(f"first, {self.options.verify} steps on one NPU to compare with")
+            self.report.say(f"first {self.options.verify} steps on one NPU, to compare with")
 
     def _step(self, step: int) -> None:
         device = current()
