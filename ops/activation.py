@@ -23,7 +23,7 @@ THREE = np.float32(3.0)
 TWICE_SQRT_2_PI = np.float32(1.5957691216057308)
 CUBIC = np.float32(0.044715)
 # Beyond it GELU's derivative is 1 or 0 in float32, where x^2 might overflow.
-FLAT = np.float32(10.0)
+FLAT = np.float32(12.0)
 
 
 def swiglu(x_T2F: Array) -> Array:

@@ -53,7 +53,7 @@ def linear(x_TD: Array, w_DF: Array, bias_F: Array | None = None) -> Array:
     y_TF = call.empty((tokens, width))
     bias = _NO_BIAS if bias_F is None else bias_F
     _multiply(x_TD, w_DF, False, y_TF, bias, False)
-    _done(call, tokens, depth, width)
+    _done(call, y_TF, tokens, depth, width)
     return y_TF
 
 
@@ -74,7 +74,7 @@ def linear_backward_input(dy_TF: Array, w_DF: Array) -> Array:
     depth, _ = call.check("w_DF", w_DF, (None, width))
     dx_TD = call.empty((tokens, depth))
     _multiply(dy_TF, w_DF, True, dx_TD, _NO_BIAS, False)
-    _done(call, tokens, depth, width)
+    _done(call, dx_TD, tokens, depth, width)
     return dx_TD
 
 
@@ -101,7 +101,7 @@ def linear_backward_weight(x_TD: Array, dy_TF: Array, *, out: Array | None = Non
     x_DT = call.empty((depth, _odd_lines(tokens)))
     _transpose(x_TD, x_DT)
     _multiply(x_DT, dy_TF, False, dw_DF, _NO_BIAS, out is not None)
-    _done(call, tokens, depth, width)
+    _done(call, dw_DF, tokens, depth, width)
     return dw_DF
 
 
@@ -130,10 +130,10 @@ def _odd_lines(count: int) -> int:
     return (count // LANES + 1 | 1) * LANES
 
 
-def _done(call: Call, tokens: int, depth: int, width: int) -> None:
-    flops = 2 * tokens * depth * width
-    nbytes = 4 * (tokens * depth + depth * width + tokens * width) if flops else 0
-    call.done(flops, nbytes)
+def _done(call: Call, output: Array, tokens: int, depth: int, width: int) -> None:
+    if output.size:
+        nbytes = 4 * (tokens * depth + depth * width + tokens * width)
+        call.done(2 * tokens * depth * width, nbytes)
 
 
 @jit(parallel=True)

@@ -39,6 +39,7 @@ def uniform(seed: int, name: str, start: int, count: int) -> Array:
     ------
     ValueError : start or count is negative.
     """
+    _check(start, count)
     return (_words(seed, name, start, count) >> 8).astype(np.float32) * np.float32(2.0**-24)
 
 
@@ -59,6 +60,7 @@ def normal(seed: int, name: str, start: int, count: int) -> Array:
     ------
     ValueError : start or count is negative.
     """
+    _check(start, count)
     first, last = start - start % 2, start + count + (start + count) % 2
     pairs = (_words(seed, name, first, last - first).astype(np.float64) + 0.5) * 2.0**-32
     radius, angle = np.sqrt(-2.0 * np.log(pairs[0::2])), 2.0 * np.pi * pairs[1::2]
@@ -67,12 +69,15 @@ def normal(seed: int, name: str, start: int, count: int) -> Array:
     return drawn[start - first : start - first + count].astype(np.float32)
 
 
-def _words(seed: int, name: str, start: int, count: int) -> NDArray[np.uint32]:
-    """Draw 32-bit words at [start, start + count)."""
+def _check(start: int, count: int) -> None:
     if start < 0 or count < 0:
         raise ValueError(
             f"random: start and count must not be negative, but are {start} and {count}"
         )
+
+
+def _words(seed: int, name: str, start: int, count: int) -> NDArray[np.uint32]:
+    """Draw 32-bit words at [start, start + count)."""
     digest = hashlib.sha256(f"{seed}:{name}".encode()).digest()
     first, skip = divmod(start, _PER_COUNT)
     philox = np.random.Philox(key=int.from_bytes(digest[:16], "little"), counter=first)

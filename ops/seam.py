@@ -88,7 +88,7 @@ class Call:
         return out
 
     def done(self, flops: float, nbytes: float, launches: int = 1) -> None:
-        """State the cost of what has run; an empty operator is not launched.
+        """State the cost of what has run; what has none, being empty, is not launched.
 
         Parameters
         ----------

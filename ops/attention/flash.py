@@ -72,7 +72,8 @@ def flash_attention(
         q_D.reshape(-1), k_D.reshape(-1), v_D.reshape(-1), _scale(scale, q), _strides(g, layout),
         o.reshape(-1), lse.reshape(-1),
     )  # fmt: skip
-    call.done(_flops(g), 4 * (2 * q.size + k.size + v.size + lse.size))
+    if o.size:
+        call.done(_flops(g), 4 * (2 * q.size + k.size + v.size + lse.size))
     o = _trimmed(o, g.size)
     return (o, lse) if return_lse else o
 
@@ -118,7 +119,8 @@ def flash_attention_backward(
         dq.reshape(-1), dk.reshape(-1), dv.reshape(-1),
     )  # fmt: skip
     nbytes = 4 * (4 * q.size + 2 * k.size + 2 * v.size + lse.size)
-    call.done(2.5 * _flops(g), nbytes)
+    if dq.size or dk.size:
+        call.done(2.5 * _flops(g), nbytes)
     return _trimmed(dq, g.size), _trimmed(dk, g.size), _trimmed(dv, g.size)
 
 
