@@ -68,6 +68,28 @@ def check_rank(value: object, name: str, rank_size: int) -> int:
     return int(value)
 
 
+def check_counts(counts: Sequence[int] | Array, rank_size: int, name: str) -> tuple[int, ...]:
+    """Require one count of rows a rank.
+
+    Raises
+    ------
+    TypeError, ValueError : no integers, negative, or not as many as ranks.
+    """
+    values = [check_count(value, f"{name}[{i}]") for i, value in enumerate(counts)]
+    if len(values) != rank_size:
+        raise ValueError(f"{name} has {len(values)} entries, but the group has {rank_size} ranks")
+    return tuple(values)
+
+
+def check_count(value: object, name: str) -> int:
+    """Require a count of rows."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise TypeError(f"{name} must be an integer, not {type(value).__name__}")
+    if value < 0:
+        raise ValueError(f"{name} must not be negative, not {value}")
+    return int(value)
+
+
 def check_blocks(x: Array, rank_size: int, call: str) -> int:
     """Require axis 0 to split evenly over the ranks; returns the rows of a block.
 

@@ -3,16 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from hcom.collectives import Collectives
 from hcom.config import CommunicatorConfig, exec_timeout
-from hcom.data_type import data_type_of
 from hcom.device import current
 from hcom.errors import HcomError
 from hcom.executor.session import Session
-from hcom.operation import Request
-from hcom.statistics import Statistics
+from hcom.runtime import Runtime
 from hcom.topology import Topology
 from hcom.transport.layout import window_bytes
 
@@ -43,13 +39,11 @@ class Communicator(Collectives):
     name : the same on all members; in traces, statistics and errors.
     session : the members' shared memory.
     topology : of the members, for the device clock.
-    statistics : where calls are counted.
+    runtime : what all communicators of the process share.
     """
 
-    def __init__(
-        self, name: str, session: Session, topology: Topology, statistics: Statistics
-    ) -> None:
-        super().__init__(name, session, topology, statistics)
+    def __init__(self, name: str, session: Session, topology: Topology, runtime: Runtime) -> None:
+        super().__init__(name, session, topology, runtime)
         self._subgroups = 0
         current().trace.groups[name] = session.ranks
 
@@ -126,15 +120,4 @@ class Communicator(Collectives):
         joined = Session(session.host, ranks, places, session.sizes, limit)
         servers = self._topology.server_of[list(members)]
         topology = Topology(servers, self._topology.links, self._topology.gamma)
-        return Communicator(name, joined, topology, self._statistics)
-
-    def _numbers(self, values: Sequence[int], detail: str) -> list[list[int]]:
-        """Exchange a few integers; every member gets all rows."""
-        mine = np.array([values], np.int64)
-        total = mine.nbytes * self.rank_size
-        kind = data_type_of(mine)
-        request = Request("all_gather", kind, "", 0, total, total, "mesh", detail)
-        rows: list[list[int]] = self._into(
-            request, mine, (self.rank_size, len(values)), None
-        ).tolist()
-        return rows
+        return Communicator(name, joined, topology, self._runtime)

@@ -1,14 +1,17 @@
 """An operation: a collective bound to a communicator, types and counts, ready to run often."""
 
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 
 from hcom.data_type import DataType
 from hcom.device import current
 from hcom.executor.compile import compile_tables
+from hcom.executor.engine import COLLECTIVE
 from hcom.executor.fold import fold_address
 from hcom.executor.placement import Counts
 from hcom.executor.program import Program
@@ -17,6 +20,7 @@ from hcom.schedule import Schedule
 from hcom.selector import choose, resolve
 from hcom.statistics import Record, Statistics
 from hcom.topology import Topology
+from hcom.work import Work
 
 # Bound operations kept per communicator; the one unused for longest goes first.
 KEPT = 256
@@ -45,23 +49,53 @@ class Request:
 
 
 class Operation:
-    """A program with what a call records of it."""
+    """A program with what a call records of it.
+
+    Parameters
+    ----------
+    stream : the communicator's, on the device clock and in the trace.
+    """
 
     def __init__(self, request: Request, program: Program, record: Record, stream: str) -> None:
-        self._request = request
-        self._program, self._record, self._stream = program, record, stream
+        self._request, self._program = request, program
+        self._record, self._stream = record, stream
 
     def run(self, session: Session, x: np.ndarray | None, out: np.ndarray | None) -> None:
-        """Run on contiguous arrays of the bound sizes; moves the device clock and the trace."""
-        device, request = current(), self._request
-        started, start = perf_counter(), device.issue(self._stream)
+        """Run on contiguous arrays of the bound sizes."""
+        started, start = perf_counter(), current().issue(self._stream)
         session.clock[0] = start
         self._program.point_at(x, out)
         session.run(self._program)
-        end = float(session.clock[0])
+        times = (started, perf_counter(), start, float(session.clock[0]))
+        self._account(times, session.sequence)
+
+    def start(
+        self,
+        session: Session,
+        x: np.ndarray | None,
+        out: np.ndarray | None,
+        deliver: Callable[[], Any],
+    ) -> Work:
+        """Make a handle of a run on contiguous arrays; `deliver` is called when it is over."""
+        started, start = perf_counter(), current().issue(self._stream)
+        program = self._program.clone()
+        program.point_at(x, out)
+
+        def finish(work: Work) -> Any:
+            kept = (program, x, out)  # alive until here
+            self._account((started, work.wall_end, start, work.end), work.sequence)
+            del kept
+            return deliver()
+
+        command = (COLLECTIVE, program.address, 0)
+        return Work(session, program.description, command, start, session.needs, finish)
+
+    def _account(self, times: tuple[float, float, float, float], sequence: int) -> None:
+        """Move the device clock past the run, trace it and count it."""
+        started, ended, start, end = times
+        device, request = current(), self._request
         device.settle(self._stream, end)
         device.join(end)
-        ended = perf_counter()
         device.trace.record(
             self._stream,
             request.collective,
@@ -72,7 +106,7 @@ class Operation:
             kind="collective",
             nbytes=request.nbytes,
             group=self._record.group,
-            sequence=session.sequence,
+            sequence=sequence,
             dtype=request.kind.name,
             reduce_op=request.op,
         )

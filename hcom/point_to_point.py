@@ -13,11 +13,14 @@ from hcom.data_type import DATA_TYPES, data_type_of
 from hcom.device import current
 from hcom.errors import MismatchError
 from hcom.executor import tables as t
-from hcom.executor.message import exchange as run_exchange
+from hcom.executor.engine import MESSAGES
+from hcom.executor.message import exchange
 from hcom.executor.session import Session
+from hcom.runtime import Runtime
 from hcom.statistics import Statistics
 from hcom.topology import Topology
 from hcom.transport.doorbell import AGAIN, CAME
+from hcom.work import Work
 
 Message = tuple[str, Array, int, int]  # "send" or "recv", the array, the peer, the tag
 _KINDS = {"send": 1, "recv": 0}
@@ -53,93 +56,188 @@ def _check_own(messages: Sequence[Message], rank: int) -> None:
             )
 
 
-def _table(messages: Sequence[Message], buffers: Sequence[Array]) -> np.ndarray:
-    table = np.zeros((len(messages), t.MESSAGE_COLUMNS), np.int64)
-    latest: dict[tuple[object, ...], int] = {}
-    for row, ((kind, _, peer, tag), buffer) in enumerate(zip(messages, buffers, strict=True)):
+class Messenger:
+    """Sends and receives of one communicator.
+
+    Parameters
+    ----------
+    name : of the communicator.
+    """
+
+    def __init__(self, name: str, session: Session, topology: Topology, runtime: Runtime) -> None:
+        self._name, self._session, self._topology = name, session, topology
+        self._runtime = runtime
+        # The last message of each order, with its table: what comes after it waits for its match.
+        self._latest: dict[tuple[object, ...], tuple[int, np.ndarray]] = {}
+
+    def exchange(self, messages: Sequence[Message], result: Any, async_op: bool) -> Any:
+        """Complete a batch of messages, here or on the communication thread.
+
+        Parameters
+        ----------
+        messages : as `Communicator.batch_send_recv` takes them.
+        result : what the call returns when it is over.
+
+        Raises
+        ------
+        TypeError, ValueError : wrong arguments; nothing has been sent.
+        MismatchError, NotifyTimeoutError, PeerLostError : as the collectives.
+        """
+        session = self._session
+        checked = [_checked(message, session) for message in messages]
+        _check_own(checked, session.rank)
+        session.refuse_if_broken()
+        batch = _Batch(self._name, session, checked, self._latest)
+        batch.depart(self._topology, current().issue(f"comm:{self._name}"))
+        engine = self._runtime.engine
+
+        def finish(work: Work) -> Any:
+            batch.arrive(work.wall_end, self._runtime.statistics)
+            return result
+
+        if async_op or engine.busy(session):
+            command = (MESSAGES, batch.address, len(checked))
+            work = Work(session, batch.title, command, batch.start, batch.needs, finish)
+            engine.submit(work, session)
+            return work if async_op else work.wait()
+        batch.run()
+        batch.arrive(perf_counter(), self._runtime.statistics)
+        return result
+
+
+class _Batch:
+    """A batch of checked messages: its table, buffers and times."""
+
+    def __init__(
+        self,
+        name: str,
+        session: Session,
+        messages: list[Message],
+        latest: dict[tuple[object, ...], tuple[int, np.ndarray]],
+    ) -> None:
+        self._name, self._session, self._messages = name, session, messages
+        self._stream = f"comm:{name}"
+        self._buffers = [
+            contiguous(x) if kind == "send" or x.flags.c_contiguous else np.empty(x.shape, x.dtype)
+            for kind, x, _, _ in messages
+        ]
+        self._table = np.zeros((len(messages), t.MESSAGE_COLUMNS), np.int64)
+        self._kept = [self._fill(row, message, latest) for row, message in enumerate(messages)]
+        self.address = int(self._table.ctypes.data)
+        self.start = 0.0
+
+    def _fill(
+        self,
+        number: int,
+        message: Message,
+        latest: dict[tuple[object, ...], tuple[int, np.ndarray]],
+    ) -> object:
+        """Fill a row; returns what must live as long as this batch."""
+        kind, _, peer, tag = message
+        buffer, row = self._buffers[number], self._table[number]
         # Sends to one peer are offered in order; receives of one peer and tag match in order.
         key = (kind, peer) if kind == "send" else (kind, peer, tag)
-        table[row, t.M_SENDS] = _KINDS[kind]
-        table[row, t.M_PEER] = peer
-        table[row, t.M_TAG] = tag
-        table[row, t.M_BYTES] = buffer.nbytes
-        table[row, t.M_TYPE] = data_type_of(buffer).number
-        table[row, t.M_ADDRESS] = buffer.ctypes.data
-        table[row, t.M_BEFORE] = latest.get(key, -1)
-        latest[key] = row
-    return table
+        before = latest.get(key)
+        row[t.M_SENDS], row[t.M_PEER], row[t.M_TAG] = _KINDS[kind], peer, tag
+        row[t.M_BYTES], row[t.M_TYPE] = buffer.nbytes, data_type_of(buffer).number
+        row[t.M_ADDRESS] = buffer.ctypes.data
+        row[t.M_BEFORE] = 0 if before is None else before[0]
+        latest[key] = (int(row[t.M_STATE :].ctypes.data), self._table)
+        return before
 
+    @property
+    def title(self) -> str:
+        """The batch in words."""
+        told = ", ".join(_told(message, self._session) for message in self._messages[:4])
+        more = ", ..." if len(self._messages) > 4 else ""
+        return told if len(self._messages) == 1 else f"batch_send_recv({told}{more})"
 
-def _arrivals(table: np.ndarray, session: Session, topology: Topology, start: float) -> None:
-    """Set when each send arrives: all leave together; those on one port share it equally."""
-    sends = np.flatnonzero((table[:, t.M_SENDS] == 1) & (table[:, t.M_PEER] != session.rank))
-    links = {row: topology.link_of(session.rank, int(table[row, t.M_PEER])) for row in sends}
-    ports = Counter(link.name for link in links.values() if link.kind == "port")
-    times = table[:, t.M_TIME].view(np.float64)
-    times[:] = start
-    for row, link in links.items():
-        beta = link.beta * max(1, ports[link.name])
-        times[row] = start + link.alpha + float(table[row, t.M_BYTES]) * beta
+    def needs(self) -> list[int]:
+        """Tell which ranks of the world have not done their part."""
+        rows = self._table[self._table[:, t.M_STATE] < t.OVER]
+        return sorted({self._session.ranks[peer] for peer in rows[:, t.M_PEER].tolist()})
 
+    def depart(self, topology: Topology, start: float) -> None:
+        """Set when each send arrives: all leave at `start`; those on one port share it equally."""
+        rank, table = self._session.rank, self._table
+        self.start, self._started = start, perf_counter()
+        sends = np.flatnonzero((table[:, t.M_SENDS] == 1) & (table[:, t.M_PEER] != rank))
+        links = {row: topology.link_of(rank, int(table[row, t.M_PEER])) for row in sends}
+        ports = Counter(link.name for link in links.values() if link.kind == "port")
+        times = table[:, t.M_TIME].view(np.float64)
+        times[:] = start
+        for row, link in links.items():
+            beta = link.beta * max(1, ports[link.name])
+            times[row] = start + link.alpha + float(table[row, t.M_BYTES]) * beta
 
-def exchange(
-    session: Session,
-    name: str,
-    topology: Topology,
-    statistics: Statistics,
-    messages: Sequence[Message],
-) -> None:
-    """Complete a batch of messages of a communicator; see `Communicator.batch_send_recv`."""
-    checked = [_checked(message, session) for message in messages]
-    _check_own(checked, session.rank)
-    if not checked:
-        return
-    buffers = [
-        contiguous(x) if kind == "send" or x.flags.c_contiguous else np.empty(x.shape, x.dtype)
-        for kind, x, _, _ in checked
-    ]
-    table = _table(checked, buffers)
-    device, stream = current(), f"comm:{name}"
-    started, start = perf_counter(), device.issue(stream)
-    _arrivals(table, session, topology, start)
-    _run(session, checked, table)
-    for (kind, x, _, _), buffer in zip(checked, buffers, strict=True):
-        if kind == "recv" and buffer is not x:
-            x[...] = buffer
-    times = table[:, t.M_TIME].view(np.float64)
-    end = max(start, float(times.max()))
-    device.settle(stream, end)
-    device.join(end)
-    _record(session, name, checked, table, (started, perf_counter(), start, end))
-    _count(statistics, name, checked, table, perf_counter() - started, end - start)
+    def run(self) -> None:
+        """Complete the batch on this thread."""
+        session, table = self._session, self._table
 
-
-def _run(session: Session, messages: Sequence[Message], table: np.ndarray) -> None:
-    session.refuse_if_broken()
-
-    def resume() -> int:
-        return run_exchange(session.address, table.ctypes.data, len(table))
-
-    came = resume()
-    if came == AGAIN:
-        title = "batch_send_recv(" if len(messages) > 1 else ""
-        title += ", ".join(_told(message, session) for message in messages[:4])
-        title += ", ...)" if len(messages) > 4 else ")" * (len(messages) > 1)
-
-        def needs() -> list[int]:
-            open_rows = table[table[:, t.M_STATE] < t.OVER]
-            peers = {int(peer) for peer in open_rows[:, t.M_PEER]}
-            return sorted(session.ranks[peer] for peer in peers)
+        def resume() -> int:
+            return exchange(session.address, self.address, len(table))
 
         def progress() -> int:
             return int(table[:, t.M_MOVED].sum() + table[:, t.M_STATE].sum())
 
-        came = session.watched(title, resume, needs, progress)
-    if came != CAME:
-        session.raise_fault()
-    for row, message in enumerate(messages):
-        if table[row, t.M_STATE] == t.UNEQUAL:
-            _raise_unequal(message, table[row], session)
+        came = resume()
+        if came == AGAIN:
+            came = session.watched(self.title, resume, self.needs, progress)
+        if came != CAME:
+            session.raise_fault()
+
+    def arrive(self, ended: float, statistics: Statistics) -> None:
+        """Deliver what came; move the clocks, trace and count.
+
+        Raises
+        ------
+        MismatchError : a message has another count or type at its other end.
+        """
+        for row, message in enumerate(self._messages):
+            if self._table[row, t.M_STATE] == t.UNEQUAL:
+                _raise_unequal(message, self._table[row], self._session)
+        for (kind, x, _, _), buffer in zip(self._messages, self._buffers, strict=True):
+            if kind == "recv" and buffer is not x:
+                x[...] = buffer
+        times = self._table[:, t.M_TIME].view(np.float64)
+        end = max(self.start, float(times.max(initial=0.0)))
+        device = current()
+        device.settle(self._stream, end)
+        device.join(end)
+        self._trace(ended)
+        self._count(statistics, ended - self._started, end - self.start)
+        self._kept.clear()
+
+    def _trace(self, ended: float) -> None:
+        """Leave an event per message, with the number that joins its two ends."""
+        trace, session = current().trace, self._session
+        arrivals = self._table[:, t.M_TIME].view(np.float64).tolist()
+        numbers = self._table[:, t.M_NUMBER].tolist()
+        for (kind, x, peer, _), number, end in zip(self._messages, numbers, arrivals, strict=True):
+            ends = (session.rank, peer) if kind == "send" else (peer, session.rank)
+            trace.record(
+                self._stream,
+                kind,
+                self._started,
+                ended,
+                self.start,
+                max(self.start, end),
+                kind=kind,
+                nbytes=x.nbytes,
+                group=self._name,
+                peer=session.ranks[peer],
+                flow=_flow(self._name, *ends, number),
+                dtype=data_type_of(x).name,
+            )
+
+    def _count(self, statistics: Statistics, wall: float, device: float) -> None:
+        """Count the batch once, as the kind of its messages."""
+        kinds = {kind for kind, *_ in self._messages}
+        call = kinds.pop() if len(kinds) == 1 else "send_recv"
+        sends = self._table[:, t.M_SENDS] == 1
+        sent = int(self._table[sends, t.M_BYTES].sum())
+        moved = max(sent, int(self._table[~sends, t.M_BYTES].sum()))
+        statistics.of(self._name, call, "direct").add(moved, sent, wall, device)
 
 
 def _told(message: Message, session: Session) -> str:
@@ -162,51 +260,3 @@ def _flow(name: str, src: int, dst: int, number: int) -> int:
     """Make a number that is equal at both ends of a message and no other one's."""
     text = f"{name}:{src}:{dst}:{number}".encode()
     return int.from_bytes(hashlib.blake2b(text, digest_size=6).digest(), "little") | 1
-
-
-def _record(
-    session: Session,
-    name: str,
-    messages: Sequence[Message],
-    table: np.ndarray,
-    times: tuple[float, float, float, float],
-) -> None:
-    """Leave an event per message in the trace, with the number that joins its two ends."""
-    started, ended, start, _ = times
-    trace = current().trace
-    arrivals = table[:, t.M_TIME].view(np.float64).tolist()
-    for (kind, x, peer, _), number, end in zip(
-        messages, table[:, t.M_NUMBER].tolist(), arrivals, strict=True
-    ):
-        ends = (session.rank, peer) if kind == "send" else (peer, session.rank)
-        trace.record(
-            f"comm:{name}",
-            kind,
-            started,
-            ended,
-            start,
-            max(start, end),
-            kind=kind,
-            nbytes=x.nbytes,
-            group=name,
-            peer=session.ranks[peer],
-            flow=_flow(name, *ends, number),
-            dtype=data_type_of(x).name,
-        )
-
-
-def _count(
-    statistics: Statistics,
-    name: str,
-    messages: Sequence[Message],
-    table: Any,
-    wall: float,
-    device: float,
-) -> None:
-    """Count the call once, as the kind of its messages."""
-    kinds = {kind for kind, *_ in messages}
-    call = kinds.pop() if len(kinds) == 1 else "send_recv"
-    sends = table[:, t.M_SENDS] == 1
-    sent = int(table[sends, t.M_BYTES].sum())
-    moved = max(sent, int(table[~sends, t.M_BYTES].sum()))
-    statistics.of(name, call, "direct").add(moved, sent, wall, device)

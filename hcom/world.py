@@ -14,11 +14,13 @@ from hcom.device import current
 from hcom.errors import HcomError
 from hcom.executor.session import Session, Sizes
 from hcom.failure import report_failures
+from hcom.runtime import Runtime
 from hcom.statistics import Record, Statistics
 from hcom.topology import Topology, from_profile
 from hcom.transport.arena import Arena
 from hcom.transport.host import Host, open_host
 from hcom.transport.layout import window_bytes
+from hcom.work import Engine
 
 # Bytes of a staging slot: pieces stay in the second-level cache while ranks have cores of their
 # own; when they do not, larger pieces save switches between them.
@@ -30,10 +32,8 @@ SLOT_BYTES_CROWDED = 1 << 20
 class World:
     """What a process holds between `init` and `finalize`."""
 
-    host: Host
+    runtime: Runtime
     topology: Topology
-    sizes: Sizes
-    statistics: Statistics
     group: Communicator
 
 
@@ -59,12 +59,11 @@ def init(config: CommunicatorConfig | None = None) -> None:
     size = len(names)
     sizes = Sizes(SLOT_BYTES if host.spin_limit else SLOT_BYTES_CROWDED)
     topology = _world_topology(size)
-    statistics = Statistics()
+    runtime = Runtime(host, Engine(host.arena.address), sizes, Statistics())
     offset = host.arena.allocate(window_bytes(size, sizes.slot, sizes.stream))
     offsets = _all_gather(np.array([offset], np.int64))
     session = Session(host, range(size), offsets, sizes, limit)
-    group = Communicator("world", session, topology, statistics)
-    _world = World(host, topology, sizes, statistics, group)
+    _world = World(runtime, topology, Communicator("world", session, topology, runtime))
 
 
 def _mpi() -> Any:
@@ -113,20 +112,23 @@ def world() -> World:
 
 
 def finalize() -> None:
-    """Leave the job. `init` may be called again, by every rank."""
+    """Leave the job, after all asynchronous operations; all ranks may then call `init` again."""
     global _world
     if _world is None:
         return
     left, _world = _world, None
+    left.runtime.engine.wait_all()
     left.group.barrier()
-    left.host.end()
+    left.runtime.engine.end()
+    left.runtime.host.end()
 
 
 def _leave() -> None:
     """At exit: tell the others that this rank takes part in nothing more."""
     global _world
     if _world is not None:
-        _world.host.end()
+        _world.runtime.engine.end()
+        _world.runtime.host.end()
         _world = None
 
 
@@ -151,7 +153,7 @@ def local_rank() -> int:
 
 def statistics() -> list[Record]:
     """Return what this process's communicators have done since `init`."""
-    return world().statistics.records()
+    return world().runtime.statistics.records()
 
 
 def new_group(

@@ -109,7 +109,7 @@ def _follow(session: Any, message: Any) -> bool:
         store_release(envelope + layout.E_STATE, layout.FREE)
         return True
     moved = message[t.M_MOVED]
-    if state != layout.ACCEPTED or moved == message[t.M_BYTES]:
+    if state != layout.STREAMS or moved == message[t.M_BYTES]:
         return False
     filled = load_int(channel + layout.FILLED)
     if filled - load_acquire(channel + layout.DRAINED) >= layout.STREAM_SLOTS:
@@ -172,6 +172,7 @@ def _match(session: Any, message: Any) -> bool:
         _end(session, message, envelope, layout.COMPLETE)
     else:
         message[t.M_STATE] = t.MATCHED
+        store_release(envelope + layout.E_STATE, layout.TAKEN)
     return True
 
 
@@ -206,7 +207,7 @@ def _drain(session: Any, message: Any, channel: int) -> bool:
 
 
 @jit()
-def _take(session: Any, message: Any, index: int) -> bool:
+def _take(session: Any, message: Any) -> bool:
     """Move on with a matched receive that is too long for its envelope."""
     peer = message[t.M_PEER]
     channel = _channel(session, peer, session[t.RANK])
@@ -217,24 +218,24 @@ def _take(session: Any, message: Any, index: int) -> bool:
             if message[t.M_MOVED] == message[t.M_BYTES]:
                 _end(session, message, envelope, layout.COMPLETE)
             return True
-        if streaming[peer] >= 0:
+        if streaming[peer] != 0:
             return False
-        streaming[peer] = index
+        streaming[peer] = 1
         message[t.M_MOVED] = 0
         message[t.M_STATE] = t.STREAMED
-        store_release(envelope + layout.E_STATE, layout.ACCEPTED)
+        store_release(envelope + layout.E_STATE, layout.STREAMS)
         _ring_peer(session, peer)
         return True
     if not _drain(session, message, channel):
         return False
     if message[t.M_MOVED] == message[t.M_BYTES]:
-        streaming[peer] = -1
+        streaming[peer] = 0
         _end(session, message, envelope, layout.COMPLETE)
     return True
 
 
 @jit()
-def _pass(session: Any, messages: Any) -> Any:
+def try_once(session: Any, messages: Any) -> Any:
     """Try every message once: whether one got on, and how many are not over."""
     moved, left = False, 0
     for index in range(messages.shape[0]):
@@ -243,8 +244,7 @@ def _pass(session: Any, messages: Any) -> Any:
             continue
         left += 1
         if message[t.M_STATE] == t.NEW:
-            before = message[t.M_BEFORE]
-            if before >= 0 and messages[before, t.M_STATE] == t.NEW:
+            if message[t.M_BEFORE] != 0 and load_int(message[t.M_BEFORE]) == t.NEW:
                 continue
             if message[t.M_SENDS] != 0:
                 moved = _post(session, message) or moved
@@ -253,7 +253,7 @@ def _pass(session: Any, messages: Any) -> Any:
         elif message[t.M_SENDS] != 0:
             moved = _follow(session, message) or moved
         else:
-            moved = _take(session, message, index) or moved
+            moved = _take(session, message) or moved
     return moved, left
 
 
@@ -269,7 +269,7 @@ def _nap(session: Any, messages: Any) -> bool:
     add_int(header + layout.SLEEPERS, 1)
     fence()
     value = load_int32(header + layout.DOORBELL)
-    moved, _ = _pass(session, messages)
+    moved, _ = try_once(session, messages)
     if not moved:
         futex_wait(header + layout.DOORBELL, value, SLEEP_NANOSECONDS)
     add_int(header + layout.SLEEPERS, -1)
@@ -295,7 +295,7 @@ def exchange(session_at: int, messages_at: int, count: int) -> int:
     patience = session[t.SPIN_LIMIT] + YIELDS
     idle, turn_ends = 0, 0
     while True:
-        moved, left = _pass(session, messages)
+        moved, left = try_once(session, messages)
         if left == 0:
             return CAME
         if moved or idle < patience:

@@ -1,5 +1,6 @@
 """A program: one bound operation as the words and tables that the interpreter takes."""
 
+import copy
 import hashlib
 from collections.abc import Sequence
 
@@ -40,10 +41,11 @@ class Program:
         self.scratch = np.empty(tables.scratch_bytes, np.uint8)
         self._kept: list[np.ndarray] = []
         self._bases = np.zeros(3, np.int64)
-        self._bases[t.SCRATCH] = _address(self.scratch)
+        most = max((row[t.W_END] - row[t.W_BEGIN] for row in tables.write), default=1)
+        self._sources = np.zeros(most, np.int64)
         self._words = np.zeros(t.PROGRAM_WORDS, np.int64)
-        self.address = _address(self._words)
         self._fill(tables, fold, item, description, sorted(peers))
+        self._connect()
 
     def _keep(self, rows: object, columns: int, kind: type = np.int64) -> int:
         """Keep rows alive as an array and return its address."""
@@ -54,7 +56,6 @@ class Program:
     def _fill(
         self, tables: Tables, fold: int, item: int, description: str, peers: list[int]
     ) -> None:
-        most = max((row[t.W_END] - row[t.W_BEGIN] for row in tables.write), default=1)
         text = np.frombuffer(description.encode()[:TEXT_ROOM].ljust(1), np.uint8)
         digest = hashlib.blake2b(description.encode(), digest_size=8).digest()
         self._kept.append(text)
@@ -79,11 +80,24 @@ class Program:
             t.DIGEST: int.from_bytes(digest, "little", signed=True),
             t.TEXT_AT: _address(text),
             t.TEXT_SIZE: text.size,
-            t.BASES: _address(self._bases),
-            t.SOURCES: self._keep(np.zeros(most), 1),
         }
         for word, value in values.items():
             self._words[word] = value
+
+    def clone(self) -> "Program":
+        """Return the same operation with arrays and scratch of its own, to run beside this one."""
+        twin = copy.copy(self)
+        twin._words, twin._bases = self._words.copy(), self._bases.copy()
+        twin._sources, twin.scratch = self._sources.copy(), np.empty_like(self.scratch)
+        twin._connect()
+        return twin
+
+    def _connect(self) -> None:
+        """Point the words at what each copy has of its own."""
+        self.address = _address(self._words)
+        self._bases[t.SCRATCH] = _address(self.scratch)
+        self._words[t.BASES] = _address(self._bases)
+        self._words[t.SOURCES] = _address(self._sources)
 
     def point_at(self, x: np.ndarray | None, out: np.ndarray | None) -> None:
         """Take the arrays of the next run: contiguous, of the bound sizes."""

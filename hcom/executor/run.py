@@ -27,7 +27,7 @@ from hcom.transport.atomics import (
     store_int,
     store_release,
 )
-from hcom.transport.doorbell import CAME, FAULTED, ring, wait_for
+from hcom.transport.doorbell import AGAIN, CAME, FAULTED, ring, wait_for
 
 # What a run came to, beside the doorbell's CAME (done), AGAIN and FAULTED.
 DIFFERS = 3
@@ -56,7 +56,11 @@ def _ring_some(session: Any, ranks: Any, begin: int, end: int) -> None:
 
 @jit(inline=True)
 def _wait(session: Any, word: int, target: int) -> int:
-    return wait_for(word, target, session[t.HEADER], session[t.WINDOW], session[t.SPIN_LIMIT])
+    if session[t.POLLS] == 0:
+        return wait_for(word, target, session[t.HEADER], session[t.WINDOW], session[t.SPIN_LIMIT])
+    if load_acquire(word) >= target:
+        return CAME
+    return AGAIN if load_acquire(session[t.WINDOW] + layout.FAULT) == 0 else FAULTED
 
 
 @jit()

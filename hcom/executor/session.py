@@ -58,7 +58,8 @@ class Session:
         self._pids = np.array([arena.name.pid for arena in arenas], np.int64)
         self._readers = np.zeros((layout.SLOTS, size), np.int64)
         self._heads = np.zeros(size, np.int64)
-        self._streaming = np.full(size, -1, np.int64)
+        self._no_fault = np.zeros(layout.FAULT // 8 + 1, np.int64)
+        self._streaming = np.zeros(size, np.int64)
         self.words = np.zeros(t.SESSION_WORDS, np.int64)
         self.address = int(self.words.ctypes.data)
         for word, value in {
@@ -82,6 +83,11 @@ class Session:
             self.words[word] = value
 
     @property
+    def no_fault(self) -> int:
+        """Address of a stand-in for a window without fault: for waits on this process's thread."""
+        return int(self._no_fault.ctypes.data)
+
+    @property
     def sequence(self) -> int:
         """Number of the last collective, from 1."""
         return int(self.words[t.SEQUENCE])
@@ -100,17 +106,18 @@ class Session:
         if came != CAME:
             self._go_on(came, program)
 
+    def needs(self) -> list[int]:
+        """Tell which ranks of the world the running collective waits for."""
+        late = self._late()
+        return [self.ranks[member] for member in (late or range(len(self.ranks)))]
+
     def _go_on(self, came: int, program: Program) -> None:
         def resume() -> int:
             return run(self.address, program.address)
 
-        def needs() -> list[int]:
-            late = self._late()
-            return [self.ranks[member] for member in (late or range(len(self.ranks)))]
-
         title = f"{program.description}, operation {self.sequence}"
         if came == AGAIN:
-            came = self.watched(title, resume, needs, lambda: int(self.words[t.CURSOR]))
+            came = self.watched(title, resume, self.needs, lambda: int(self.words[t.CURSOR]))
         if came == DIFFERS:
             self.declare(layout.MISMATCH, int(self.words[t.ODD_RANK]))
         if came != CAME:

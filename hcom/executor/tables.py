@@ -26,15 +26,16 @@ from hcom.transport.atomics import pointer
     PIDS,  # address of int64[rank_size]
     READERS,  # address of int64[SLOTS, rank_size]: the `done` that frees a slot from each reader
     HEADS,  # address of int64[rank_size]: envelopes below this number are over, per sender
-    STREAMING,  # address of int64[rank_size]: the item that a sender streams to, or -1
+    STREAMING,  # address of int64[rank_size]: 1 while a message of that sender is streamed
     STEP,  # steps of all operations before this one
     SEQUENCE,  # number of the running operation, from 1
     CURSOR,  # event at which a run goes on
     ODD_RANK,  # whose descriptor differs
     CLOCK,  # address of a float64: the device clock of the communication stream, s
     CROSS_MEMORY,  # 1 where process_vm_readv works between the members
+    POLLS,  # 1 while a wait returns at once instead of waiting
     SESSION_WORDS,
-) = range(20)
+) = range(21)
 
 # Words of a program
 (
@@ -73,7 +74,7 @@ INPUT, OUTPUT, SCRATCH = range(3)
     M_BYTES,
     M_TYPE,
     M_ADDRESS,
-    M_BEFORE,  # the message that must be matched before this one, or -1: order of arrival
+    M_BEFORE,  # address of the state of the message that is matched before this one, or 0
     M_STATE,
     M_NUMBER,  # of its envelope
     M_MOVED,  # bytes moved through the stream slots

@@ -65,6 +65,7 @@ class Host:
         for file in self._watched.values():
             os.close(file)
         self._watched.clear()
+        os.close(self.arena.name.file)
 
     def wake_all(self) -> None:
         """Ring every rank's doorbell."""

@@ -72,8 +72,9 @@ E_ADDRESS = 32
 E_ARRIVAL = 40  # device clock at which the message arrives, float64 s
 E_NUMBER = 48
 
-# States of an envelope. The owner posts and frees it, the peer does the rest.
-FREE, OFFERED, ACCEPTED, COMPLETE, REFUSED = range(5)
+# States of an envelope. The owner offers and frees it, the peer does the rest: takes it for one of
+# its receives, asks for the data to be streamed, ends or refuses it.
+FREE, OFFERED, TAKEN, STREAMS, COMPLETE, REFUSED = range(6)
 
 # Kinds of fault
 NO_FAULT, MISMATCH, LOST, STALLED, TIMED_OUT = 0, 1, 2, 3, 4

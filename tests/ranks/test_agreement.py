@@ -53,7 +53,7 @@ def test_a_mismatch_raises_on_every_rank_with_both_calls(hcom_world, group, name
         caught.match(part)
     caught.match(f"rank {group.rank_size - 1}: ")
     caught.match("EI0005")
-    with pytest.raises(hcom_world.HcomError, match="unusable.*make a new one"):
+    with pytest.raises(hcom_world.HcomError, match=r"unusable.*make a new one"):
         group.barrier()
     assert hcom_world.all_reduce(np.ones(1)).item() == hcom_world.rank_size()
 
