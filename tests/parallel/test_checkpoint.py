@@ -115,6 +115,8 @@ def test_a_run_killed_while_writing_leaves_a_whole_checkpoint(tmp_path, point, s
         command, cwd=root, env={**os.environ, "PYTHONPATH": str(root)}, check=False
     )
     assert ended.returncode == 9
+    if point == "inside a file":  # not on disk yet, so not by its name yet
+        assert not checkpoint.rank_file(tmp_path / "step-000002.partial", 0).exists()
     whole = checkpoint.find(tmp_path)
     state, arrays = checkpoint.load(whole, 0)
     assert state == {"step": step}

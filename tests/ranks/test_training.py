@@ -55,6 +55,17 @@ def test_losses_and_gradients_are_those_of_one_npu(hcom_world, layout):
 
 
 @pytest.mark.parametrize("layout", HERE, ids=str)
+def test_the_norm_of_the_gradient_is_over_all_stages(hcom_world, layout):
+    config = tiny_config(**layout)
+    whole = Training(config, one_rank_mesh())
+    split = Training(config, mesh(config.layout))
+    for step in (1, 2):
+        whole.step(step)
+        norm = np.linalg.norm(whole.parameters.gradients.astype(np.float64))
+        assert split.step(step).gradient_norm == pytest.approx(norm, rel=2e-6)
+
+
+@pytest.mark.parametrize("layout", HERE, ids=str)
 def test_a_score_is_that_of_one_npu(hcom_world, layout):
     config = tiny_config(**layout)
     text = np.arange(11 * config.model.sequence + 5, dtype=np.uint8)
