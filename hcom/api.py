@@ -3,11 +3,15 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from hcom.arguments import Array
+from hcom.batch import Message
+from hcom.caller import Result
 from hcom.calls import Algorithm, Counts
-from hcom.collectives import Result
 from hcom.communicator import Communicator
-from hcom.point_to_point import Message
+from hcom.data_type import data_type_of
 from hcom.world import world
 
 Group = Communicator | None
@@ -223,3 +227,22 @@ def bind(
 ) -> Callable[[], Result]:
     """Check and bind a collective once, to run it often. See `Communicator.bind`."""
     return _of(group).bind(name, x, *args, **options)
+
+
+def empty(shape: int | tuple[int, ...], dtype: npt.DTypeLike = np.float32) -> Array:
+    """Allocate an array in registered memory, which the other ranks map; a local call.
+
+    Parameters
+    ----------
+    shape : of the array; its content is undefined.
+    dtype : a type that travels.
+
+    Raises
+    ------
+    TypeError, ValueError : a type that does not travel, or a negative dimension.
+    """
+    kind = data_type_of(np.empty(0, dtype)).numpy
+    sides = (shape,) if isinstance(shape, int | np.integer) else tuple(shape)
+    if any(side < 0 for side in sides):
+        raise ValueError(f"shape must have no negative dimension, not {sides}")
+    return world().runtime.host.arena.empty(tuple(int(side) for side in sides), kind)

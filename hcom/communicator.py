@@ -8,6 +8,8 @@ from hcom.config import CommunicatorConfig, exec_timeout
 from hcom.device import current
 from hcom.errors import HcomError
 from hcom.executor.session import Session
+from hcom.messages import Messages
+from hcom.rooted import Rooted
 from hcom.runtime import Runtime
 from hcom.topology import Topology
 from hcom.transport.layout import window_bytes
@@ -31,7 +33,7 @@ class NonMember:
         )
 
 
-class Communicator(Collectives):
+class Communicator(Collectives, Rooted, Messages):
     """A group of ranks and the operations between them.
 
     Parameters

@@ -5,10 +5,14 @@ limit. A peer opens it through `/proc/<pid>/fd/<fd>`. It is sparse: pages exist 
 """
 
 import ctypes
+import math
 import mmap
 import os
 import struct
+import weakref
 from dataclasses import dataclass, field
+
+import numpy as np
 
 from hcom.errors import HcomError
 from hcom.transport.layout import HEADER_BYTES, PAGE, PID
@@ -96,6 +100,15 @@ class Arena:
         raise HcomError(
             f"no room for {nbytes} bytes in this rank's arena of {self.name.nbytes} bytes"
         )
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+        """Make an array here; its pages are given back when it and all its views are gone."""
+        nbytes = math.prod(shape) * dtype.itemsize
+        offset = self.allocate(max(nbytes, 1))
+        # numpy does not look through a map: every view refers to this array itself.
+        array: np.ndarray = np.ndarray(shape, dtype, self.memory, offset)
+        weakref.finalize(array, self.release, offset).atexit = False
+        return array
 
     def release(self, offset: int) -> None:
         """Give pages of `allocate` back, zeroed and to the system too."""

@@ -1,10 +1,10 @@
-"""Batches of sends and receives: their checks, their run, and what they leave on the clocks."""
+"""A batch of sends and receives: its checks, its run, and what it leaves on the clocks."""
 
 import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from time import perf_counter
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
 
@@ -13,20 +13,19 @@ from hcom.data_type import DATA_TYPES, data_type_of
 from hcom.device import current
 from hcom.errors import MismatchError
 from hcom.executor import tables as t
-from hcom.executor.engine import MESSAGES
 from hcom.executor.message import exchange
 from hcom.executor.session import Session
-from hcom.runtime import Runtime
 from hcom.statistics import Statistics
 from hcom.topology import Topology
 from hcom.transport.doorbell import AGAIN, CAME
-from hcom.work import Work
 
 Message = tuple[str, Array, int, int]  # "send" or "recv", the array, the peer, the tag
+# The last message of each order, by its key: the address of its state, and its table.
+Latest = dict[tuple[object, ...], tuple[int, np.ndarray]]
 _KINDS = {"send": 1, "recv": 0}
 
 
-def _checked(message: object, session: Session) -> Message:
+def check_message(message: object, session: Session) -> Message:
     """Check one message's form and arguments."""
     if not isinstance(message, tuple | list) or len(message) not in (3, 4):
         raise TypeError(f"a message is (kind, array, peer, tag), not {message!r}")
@@ -42,7 +41,7 @@ def _checked(message: object, session: Session) -> Message:
     return str(kind), x, peer, int(tag)
 
 
-def _check_own(messages: Sequence[Message], rank: int) -> None:
+def check_own(messages: Sequence[Message], rank: int) -> None:
     """Refuse messages to this rank itself that have no other end in the batch."""
     ends = Counter[int]()
     for kind, _, peer, tag in messages:
@@ -56,64 +55,22 @@ def _check_own(messages: Sequence[Message], rank: int) -> None:
             )
 
 
-class Messenger:
-    """Sends and receives of one communicator.
+class Batch:
+    """Checked messages that make progress together: their table, buffers and times.
 
     Parameters
     ----------
     name : of the communicator.
+    latest : the communicator's last message of each order; what comes after one waits until that
+        one is matched. The batch's own are entered.
     """
-
-    def __init__(self, name: str, session: Session, topology: Topology, runtime: Runtime) -> None:
-        self._name, self._session, self._topology = name, session, topology
-        self._runtime = runtime
-        # The last message of each order, with its table: what comes after it waits for its match.
-        self._latest: dict[tuple[object, ...], tuple[int, np.ndarray]] = {}
-
-    def exchange(self, messages: Sequence[Message], result: Any, async_op: bool) -> Any:
-        """Complete a batch of messages, here or on the communication thread.
-
-        Parameters
-        ----------
-        messages : as `Communicator.batch_send_recv` takes them.
-        result : what the call returns when it is over.
-
-        Raises
-        ------
-        TypeError, ValueError : wrong arguments; nothing has been sent.
-        MismatchError, NotifyTimeoutError, PeerLostError : as the collectives.
-        """
-        session = self._session
-        checked = [_checked(message, session) for message in messages]
-        _check_own(checked, session.rank)
-        session.refuse_if_broken()
-        batch = _Batch(self._name, session, checked, self._latest)
-        batch.depart(self._topology, current().issue(f"comm:{self._name}"))
-        engine = self._runtime.engine
-
-        def finish(work: Work) -> Any:
-            batch.arrive(work.wall_end, self._runtime.statistics)
-            return result
-
-        if async_op or engine.busy(session):
-            command = (MESSAGES, batch.address, len(checked))
-            work = Work(session, batch.title, command, batch.start, batch.needs, finish)
-            engine.submit(work, session)
-            return work if async_op else work.wait()
-        batch.run()
-        batch.arrive(perf_counter(), self._runtime.statistics)
-        return result
-
-
-class _Batch:
-    """A batch of checked messages: its table, buffers and times."""
 
     def __init__(
         self,
         name: str,
         session: Session,
         messages: list[Message],
-        latest: dict[tuple[object, ...], tuple[int, np.ndarray]],
+        latest: Latest,
     ) -> None:
         self._name, self._session, self._messages = name, session, messages
         self._stream = f"comm:{name}"
@@ -122,27 +79,23 @@ class _Batch:
             for kind, x, _, _ in messages
         ]
         self._table = np.zeros((len(messages), t.MESSAGE_COLUMNS), np.int64)
-        self._kept = [self._fill(row, message, latest) for row, message in enumerate(messages)]
+        self._latest = latest
+        self._kept = [self._fill(row, message) for row, message in enumerate(messages)]
         self.address = int(self._table.ctypes.data)
         self.start = 0.0
 
-    def _fill(
-        self,
-        number: int,
-        message: Message,
-        latest: dict[tuple[object, ...], tuple[int, np.ndarray]],
-    ) -> object:
+    def _fill(self, number: int, message: Message) -> object:
         """Fill a row; returns what must live as long as this batch."""
         kind, _, peer, tag = message
         buffer, row = self._buffers[number], self._table[number]
         # Sends to one peer are offered in order; receives of one peer and tag match in order.
         key = (kind, peer) if kind == "send" else (kind, peer, tag)
-        before = latest.get(key)
+        before = self._latest.get(key)
         row[t.M_SENDS], row[t.M_PEER], row[t.M_TAG] = _KINDS[kind], peer, tag
         row[t.M_BYTES], row[t.M_TYPE] = buffer.nbytes, data_type_of(buffer).number
         row[t.M_ADDRESS] = buffer.ctypes.data
         row[t.M_BEFORE] = 0 if before is None else before[0]
-        latest[key] = (int(row[t.M_STATE :].ctypes.data), self._table)
+        self._latest[key] = (int(row[t.M_STATE :].ctypes.data), self._table)
         return before
 
     @property
@@ -207,6 +160,8 @@ class _Batch:
         self._trace(ended)
         self._count(statistics, ended - self._started, end - self.start)
         self._kept.clear()
+        for key in [key for key, (_, table) in self._latest.items() if table is self._table]:
+            del self._latest[key]
 
     def _trace(self, ended: float) -> None:
         """Leave an event per message, with the number that joins its two ends."""
