@@ -1,12 +1,20 @@
 import pytest
 
 import ops
+from tests.ops.reference import kept
 
 
-def seconds(device, flops, nbytes):
-    """One launch on the roofline of the device's profile."""
-    profile = device.profile
-    return profile.launch + max(flops / profile.peak("float32"), nbytes / profile.bandwidth)
+@pytest.fixture
+def costs(device, monkeypatch):
+    """What operators state: (name, flops, bytes)."""
+    stated, launch = [], device.launch
+
+    def noting(name, flops, nbytes, **options):
+        stated.append((name, flops, nbytes))
+        launch(name, flops, nbytes, **options)
+
+    monkeypatch.setattr(device, "launch", noting)
+    return stated
 
 
 def test_another_type_is_refused_with_what_was_expected_and_what_came(normal):
@@ -46,12 +54,21 @@ def test_outputs_come_from_the_devices_memory(device, normal):
     assert device.memory.live_bytes == y.nbytes
 
 
-def test_an_operator_moves_the_device_clock_by_its_cost(device, normal):
-    tokens, depth, width = 4096, 256, 512
-    ops.linear(normal(tokens, depth), normal(depth, width))
-    flops = 2 * tokens * depth * width
-    nbytes = 4 * (tokens * depth + depth * width + tokens * width)
-    assert device.compute_time == pytest.approx(seconds(device, flops, nbytes), rel=1e-12)
+def test_a_product_states_its_flops_and_the_least_traffic(costs, normal):
+    x, w, dy = normal(40, 16), normal(16, 24), normal(40, 24)
+    ops.linear(x, w)
+    ops.linear_backward_input(dy, w)
+    ops.linear_backward_weight(x, dy)
+    assert [flops for _, flops, _ in costs] == [2 * 40 * 16 * 24] * 3
+    assert [nbytes for _, _, nbytes in costs] == [x.nbytes + w.nbytes + dy.nbytes] * 3
+
+
+def test_an_operator_moves_the_device_clock_by_its_cost(device, costs, normal):
+    ops.linear(normal(40, 16), normal(16, 24))
+    ((_, flops, nbytes),) = costs
+    profile = device.profile
+    work = max(flops / profile.peak("float32"), nbytes / profile.bandwidth)
+    assert device.compute_time == pytest.approx(profile.launch + work, rel=1e-12)
 
 
 def test_an_operator_leaves_an_event_of_its_name(device, normal):
@@ -69,14 +86,11 @@ def test_nothing_is_launched_for_empty_arrays(device, normal):
 
 @pytest.mark.parametrize(("queries", "keys"), [(5, 5), (3, 7), (7, 3), (1, 4), (6, 0)])
 @pytest.mark.parametrize("causal", [False, True])
-def test_attention_counts_the_pairs_that_are_kept(device, normal, queries, keys, causal):
-    from tests.ops.reference import kept
-
-    q, k = normal(2, 3, queries, 512), normal(2, 3, keys, 512)
-    _, lse = ops.flash_attention(q, k, k, causal=causal, return_lse=True)
-    flops = 4 * 2 * 3 * int(kept(queries, keys, causal).sum()) * 512
-    nbytes = 2 * q.nbytes + 2 * k.nbytes + lse.nbytes
-    # A profile with next to no bandwidth cost would do; the trace tells bytes, the clock flops.
-    (event,) = device.trace.events()
-    assert event.nbytes == nbytes
-    assert device.compute_time == pytest.approx(seconds(device, flops, nbytes), rel=1e-12)
+def test_attention_counts_the_pairs_that_are_kept(costs, normal, queries, keys, causal):
+    q, k = normal(2, 3, queries, 8), normal(2, 3, keys, 8)
+    o, lse = ops.flash_attention(q, k, k, causal=causal, return_lse=True)
+    ops.flash_attention_backward(q, k, k, o, lse, o, causal=causal)
+    flops = 4 * 2 * 3 * int(kept(queries, keys, causal).sum()) * 8
+    forward = 2 * q.nbytes + 2 * k.nbytes + lse.nbytes
+    backward = 4 * q.nbytes + 4 * k.nbytes + lse.nbytes
+    assert [cost[1:] for cost in costs] == [(flops, forward), (2.5 * flops, backward)]
