@@ -44,5 +44,5 @@ $(VENV)/.installed-%: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12 ...")'
 	@test -x $(BIN)/python || { echo "Making a virtual environment in $(VENV)"; $(PYTHON) -m venv $(VENV); }
 	@echo "Installing this project with [$(subst -,$(comma),$*)] into $(VENV); the first time takes a minute or two"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(subst -,$(comma),$*)]'
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --editable '.[$(subst -,$(comma),$*)]'
 	@touch $@

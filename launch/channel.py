@@ -67,9 +67,8 @@ class Channel:
             os.close(self._alive)
             self._alive = -1
 
-    def close(self) -> None:
-        """Pass on what the ranks wrote last, and leave."""
-        self.hang_up()
+    def pass_on_rest(self, sink: int) -> None:
+        """Pass on what the ranks wrote last to standard output (1) or error (2)."""
         for stream in self.streams:
-            stream.close()
-        os.close(self.events)
+            if stream.sink == sink:
+                stream.close()

@@ -34,6 +34,9 @@ def describe(failures: list[Failure]) -> str:
 
 
 def _gist(failure: Failure) -> str:
-    """Give the last line: of a traceback, the error itself."""
-    last = failure.text.strip().splitlines()[-1]
-    return last.removeprefix(f"rank {failure.rank} ")
+    """Give the line that names the error: the first one below the last frame of a traceback."""
+    lines = failure.text.strip().splitlines()
+    frames = [at for at, line in enumerate(lines) if line.startswith('  File "')]
+    below = lines[frames[-1] + 1 :] if frames else lines
+    first = next((line for line in below if not line.startswith(" ")), lines[-1])
+    return first.removeprefix(f"rank {failure.rank} ")

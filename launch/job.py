@@ -71,7 +71,11 @@ class Job:
                 self._watch()
             finally:
                 self._clean_up()
-            return self._report()
+            with contextlib.suppress(BrokenPipeError):
+                self._channel.pass_on_rest(1)
+                self._report()
+                self._channel.pass_on_rest(2)
+            return self._exit_status()
 
     def _hear_signals(self) -> None:
         woken, wake = os.pipe()
@@ -127,7 +131,8 @@ class Job:
         self._selector.register(descriptor, selectors.EVENT_READ, action)
 
     def _pump(self, stream: Stream) -> None:
-        if self._stuck:  # what is left follows at the end
+        """Pass text on; once a rank has failed, what ranks say of errors waits for the report."""
+        if self._stuck or (stream.sink == 2 and self._failing()):
             self._selector.unregister(stream.source)
             return
         self._passing_on_text = True
@@ -189,23 +194,25 @@ class Job:
         text = os.read(self._launcher_output, 1 << 16)
         if not text:
             self._selector.unregister(self._launcher_output)
-        if any(self._statuses.values()) or self._signals or read_failures(self._channel.folder):
+        if self._failing():
             self._launcher_text += text
         else:
             os.write(2, text)
 
+    def _failing(self) -> bool:
+        failed = any(self._statuses.values()) or bool(self._signals)
+        return failed or bool(read_failures(self._channel.folder))
+
     # -- at the end -------------------------------------------------------------------------
 
     def _clean_up(self) -> None:
-        """Leave nothing: no process, no text unread, and no shared memory after an unclean end."""
+        """Leave no process, and no shared memory after an unclean end."""
         self._channel.hang_up()
         end_descendants(patience=HUNG_UP)
         self._read_events()
         if self._exit_status():
             for path in self._shared_memory:
                 path.unlink(missing_ok=True)
-        with contextlib.suppress(BrokenPipeError):
-            self._channel.close()
 
     def _exit_status(self) -> int:
         if self._signals:
@@ -214,7 +221,7 @@ class Job:
         status = (failed or [self._launcher.returncode])[0]
         return status if status >= 0 else 128 - status
 
-    def _report(self) -> int:
+    def _report(self) -> None:
         """Say why the job failed, unless a rank ended with status 2: it has said so itself."""
         status = self._exit_status()
         failures = [
@@ -226,11 +233,9 @@ class Job:
             text = f"hcom-run: {signal.Signals(self._signals[0]).name} ended the job"
         elif failures:
             text = describe(failures)
-        elif any(self._statuses.values()):
-            return status
+        elif any(self._statuses.values()) or not status:
+            return
         else:
             text = self._launcher_text.decode(errors="replace").strip()
             text = text or f"hcom-run: the job ended with status {status}"
-        if status:
-            print(text, file=sys.stderr, flush=True)  # noqa: T201 - the command's own words
-        return status
+        print(text, file=sys.stderr, flush=True)  # noqa: T201 - the command's own words

@@ -11,7 +11,8 @@ class Stream:
     def __init__(self, source: int, sink: int, *, whole_lines: bool = True) -> None:
         """Take the descriptors to read from and to write to."""
         os.set_blocking(source, False)
-        self.source, self._sink = source, sink
+        self.source, self.sink = source, sink
+        self._broken = False
         self._whole_lines = whole_lines
         self._held = b""
 
@@ -38,8 +39,8 @@ class Stream:
 
     def _write(self, text: bytes) -> None:
         try:
-            while text and self._sink >= 0:
-                text = text[os.write(self._sink, text) :]
+            while text and not self._broken:
+                text = text[os.write(self.sink, text) :]
         except BrokenPipeError:
-            self._sink = -1
+            self._broken = True
             raise

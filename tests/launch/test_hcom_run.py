@@ -217,6 +217,7 @@ time.sleep(60)
 """
     err, status = ended(launch(2, source))
     assert status != 0
+    assert err.startswith("Traceback (most recent call last):\nHcomError: wrong count\n")
     assert err.count("HcomError: wrong count") == 1
     assert "BAD TERMINATION" not in err
 
