@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hcom.errors import NotSupportedError
 from hcom.executor import tables as t
 from hcom.executor.placement import Counts, Placement, Span
 from hcom.schedule import Schedule
@@ -77,6 +78,12 @@ def _staged(round_moves: list[_Move]) -> dict[int, dict[int, int]]:
 def _slices(layouts: list[dict[int, dict[int, int]]], slot_bytes: int) -> int:
     """Into how many slices the call is cut so that no rank's round exceeds a slot."""
     sizes = [list(chunks.values()) for staged in layouts for chunks in staged.values()]
+    most, room = max(map(len, sizes), default=0), slot_bytes // LINE
+    if most > room:
+        raise NotSupportedError(
+            f"EI0003: a round of this schedule sends {most} positions from one rank, of which "
+            f"{room} fit in a staging slot of {slot_bytes} bytes: use fewer chunks a round"
+        )
     slices = 1
     while any(sum(_aligned(-(-n // slices)) for n in chunks) > slot_bytes for chunks in sizes):
         most = max(sum(chunks) for chunks in sizes)
@@ -159,8 +166,8 @@ class _Compiler:
         for position, group in groups.items():
             operands = [(move.src, self._operand(move, layout)) for move in group]
             if group[0].reduce:
-                operands.append((self.rank, [-1, *self.place[position]]))
-            operands.sort(key=lambda operand: operand[0])
+                operands.insert(0, (self.rank, [-1, *self.place[position]]))
+            operands.sort(key=lambda operand: operand[0])  # stable: own value before local moves
             begin = len(self.tables.operand)
             self.tables.operand += [row for _, row in operands]
             nbytes = group[0].nbytes
