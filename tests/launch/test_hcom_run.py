@@ -4,21 +4,13 @@ The programs stand in for a user's; they use mpi4py alone. Each writes the share
 maps into a file, so that a test can look whether any of it is left.
 """
 
-import contextlib
 import os
 import signal
-import subprocess
-import sys
 import time
-import uuid
 from pathlib import Path
 
 import pytest
-
-from launch import mpi
-
-ROOT = Path(__file__).resolve().parents[2]
-GONE_WITHIN = 5.0  # s
+from launched import GONE_WITHIN, Launched, hcom_run
 
 PROLOGUE = """
 import os, signal, sys, time
@@ -34,65 +26,13 @@ with open(f"ready-{rank}", "w") as file:
     file.write(str(os.getpid()))
 """
 
-try:
-    mpi.find()
-except mpi.MpiNotFoundError:
-    pytest.skip("no MPI here", allow_module_level=True)
-
-
-class Launched:
-    """A started hcom-run, with a mark in its environment by which its processes are found."""
-
-    def __init__(self, folder: Path, ranks: int, arguments: list[str], **variables: str):
-        self.folder, self.ranks = folder, ranks
-        self.mark = f"HCOM_TEST_MARK={uuid.uuid4().hex}"
-        name, value = self.mark.split("=")
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "launch.run", "-n", str(ranks), *arguments],
-            cwd=folder,
-            env=os.environ
-            | {"PYTHONPATH": str(ROOT), "TMPDIR": str(folder), name: value}
-            | variables,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
-    def wait(self):
-        """Wait for the end; give output, errors and status."""
-        out, err = self.process.communicate(timeout=60)
-        return out, err, self.process.returncode
-
-    def until_ready(self):
-        until = time.monotonic() + 30
-        while len(list(self.folder.glob("ready-*"))) < self.ranks:
-            assert time.monotonic() < until, "the ranks did not start"
-            time.sleep(0.02)
-
-    def pids(self):
-        """Processes of this job that still run."""
-        found = []
-        for environment in Path("/proc").glob("[0-9]*/environ"):
-            with contextlib.suppress(OSError):
-                if self.mark.encode() in environment.read_bytes():
-                    found.append(int(environment.parent.name))
-        return found
-
-    def assert_nothing_left(self, since: float):
-        while self.pids():
-            assert time.monotonic() - since < GONE_WITHIN, "processes are left"
-            time.sleep(0.02)
-        for file in self.folder.glob("mapped-*"):
-            for name in file.read_text().split():
-                assert not Path(name).exists(), f"{name} is left"
-        assert not list(self.folder.glob("hcom-run-*")), "the run folder is left"
-
 
 @pytest.fixture
 def launch(tmp_path):
     def start(ranks, source, *arguments, prologue=PROLOGUE, **variables):
         (tmp_path / "program.py").write_text(prologue + source)
-        return Launched(tmp_path, ranks, ["program.py", *arguments], **variables)
+        command = hcom_run(ranks, "program.py", *arguments)
+        return Launched(tmp_path, ranks, command, **variables)
 
     return start
 
@@ -135,17 +75,17 @@ def test_output_appears_while_the_program_runs(launch):
 
 def test_a_module_runs_by_its_name(tmp_path):
     (tmp_path / "program.py").write_text("import sys; print(sys.argv[1:], __name__)")
-    out, err, status = Launched(tmp_path, 2, ["-m", "program", "a"]).wait()
+    out, err, status = Launched(tmp_path, 2, hcom_run(2, "-m", "program", "a")).wait()
     assert (out.splitlines(), err, status) == (["['a'] __main__"] * 2, "", 0)
 
 
 def test_a_program_that_is_not_python_runs(tmp_path):
-    out, err, status = Launched(tmp_path, 2, ["echo", "hello"]).wait()
+    out, err, status = Launched(tmp_path, 2, hcom_run(2, "echo", "hello")).wait()
     assert (out.splitlines(), err, status) == (["hello"] * 2, "", 0)
 
 
 def test_a_missing_file_is_a_usage_error_before_any_rank_starts(tmp_path):
-    out, err, status = Launched(tmp_path, 2, ["absent.py"]).wait()
+    out, err, status = Launched(tmp_path, 2, hcom_run(2, "absent.py")).wait()
     assert (out, status) == ("", 2)
     assert "no such file: absent.py" in err
 
