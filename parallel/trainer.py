@@ -63,7 +63,8 @@ class Trainer:
 
     Raises
     ------
-    ConfigError : the options contradict each other, or the checkpoint is not of this config.
+    ConfigError : the options contradict each other, the checkpoint is not of this config, or the
+        run directory cannot be made.
     """
 
     def __init__(self, config: ParallelConfig, options: Options) -> None:
@@ -73,6 +74,7 @@ class Trainer:
         steps = self.config.training.steps
         self.last_step = min(steps, options.stop_after or steps)
         self._check_begin()
+        self.run_dir = self._own_run_dir()
 
     def run(self) -> Record:
         """Train; every rank of the world calls it.
@@ -109,7 +111,7 @@ class Trainer:
         config, options = self.config, self.options
         self.world = world().group
         self.mesh = mesh(config.layout)
-        self.run_dir = self._make_run_dir()
+        self.run_dir = Path(broadcast_bytes(str(self.run_dir).encode(), self.world).decode())
         self.report = Report(self.world.rank, quiet=options.quiet)
         self.training = Training(config, self.mesh)
         self.begin.restore(self.training)
@@ -119,13 +121,16 @@ class Trainer:
         steps = min(options.verify, self.last_step)
         self.verification = Verification(config, steps, self.world)
 
-    def _make_run_dir(self) -> Path:
-        """Agree on the directory; rank 0 makes it."""
+    def _own_run_dir(self) -> Path:
+        """Name the run directory; rank 0's name is the one that counts, and it makes it."""
         default = self.begin.run_dir or Path("runs") / time.strftime("%Y-%m-%d-%H%M%S")
         run_dir = self.options.run_dir or default
-        if self.world.rank == 0:
-            run_dir.mkdir(parents=True, exist_ok=True)
-        return Path(broadcast_bytes(str(run_dir).encode(), self.world).decode())
+        if hcom.rank() == 0:
+            try:
+                run_dir.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise ConfigError(f"--run-dir {run_dir}: {error.strerror}") from None
+        return run_dir
 
     def _greet(self) -> None:
         places = self.mesh
@@ -178,7 +183,8 @@ class Trainer:
     def _conclude(self) -> Record:
         """Score the model, gather what the ranks recorded, and tell the user."""
         val_loss = self.training.evaluate(corpus()[1])
-        newest = range(max(1, self.last_step - BUBBLE_STEPS + 1), self.last_step + 1)
+        steps = max(BUBBLE_STEPS, self.options.timeline_steps)
+        newest = range(max(1, self.last_step - steps + 1), self.last_step + 1)
         events = gather_events(newest, self.world)
         collectives = gather_collectives(self.world)
         if self.world.rank != 0:

@@ -141,6 +141,13 @@ def test_numbers_that_mean_nothing_are_refused_by_their_option(options, problem)
         Trainer(tiny_config(), Options(**options))
 
 
+def test_a_run_directory_that_cannot_be_made_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(hcom, "rank", lambda: 0)
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match=r"--run-dir .*file/run: Not a directory"):
+        Trainer(tiny_config(), Options(run_dir=tmp_path / "file/run"))
+
+
 def test_a_resumed_run_cannot_prove_its_first_steps_nor_go_beyond_its_end(whole, monkeypatch):
     monkeypatch.setattr(hcom, "rank", lambda: 0)
     config, checkpoint = tiny_config(steps=STEPS), whole[0] / "checkpoints/step-000005"
