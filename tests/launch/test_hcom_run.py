@@ -242,15 +242,32 @@ def test_a_reader_that_goes_away_ends_the_job(launch):
     job.assert_nothing_left(since)
 
 
-@pytest.mark.parametrize("victim", ["hcom-run", "its MPI launcher"])
-def test_a_killed_launcher_takes_every_rank_with_it(launch, victim):
+def killed_launcher(job):
+    job.process.kill()
+
+
+def killed_mpi_launcher(job):
+    children = Path(f"/proc/{job.process.pid}/task/{job.process.pid}/children").read_text()
+    os.kill(int(children.split()[0]), signal.SIGKILL)
+
+
+def killed_launcher_and_guards(job):
+    programs = [int(file.read_text()) for file in job.folder.glob("ready-*")]
+    stats = [Path(f"/proc/{pid}/stat").read_text() for pid in programs]
+    job.process.kill()
+    for stat in stats:
+        os.kill(int(stat.rpartition(")")[2].split()[1]), signal.SIGKILL)  # the parent
+
+
+@pytest.mark.parametrize("kill", [killed_launcher, killed_mpi_launcher, killed_launcher_and_guards])
+def test_a_killed_launcher_takes_every_rank_with_it(launch, kill):
     job = launch(2, "time.sleep(60)")
     job.until_ready()
     since = time.monotonic()
-    if victim == "hcom-run":
-        job.process.kill()
-    else:
-        children = Path(f"/proc/{job.process.pid}/task/{job.process.pid}/children").read_text()
-        os.kill(int(children.split()[0]), signal.SIGKILL)
+    kill(job)
     assert job.wait()[2] != 0
-    job.assert_nothing_left(since)
+    job.assert_nothing_runs(since)
+    if kill is not killed_launcher_and_guards:  # then nobody is left to clean up
+        job.assert_nothing_left(since)
+    for file in job.folder.glob("mapped-*"):
+        Path(file.read_text() or file).unlink(missing_ok=True)
