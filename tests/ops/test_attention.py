@@ -86,6 +86,15 @@ def test_a_query_without_keys_gives_zero_and_takes_no_part_in_gradients():
     np.testing.assert_array_equal(again[4], dv)
 
 
+def test_a_query_whose_scores_are_all_minus_infinity_gives_zero_as_one_without_keys():
+    q, k, v, do = drawn(1, 1, 1, 4, 70, 16)
+    k[..., 0] = -np.inf
+    o, lse, _, _, dv = both_ways(np.abs(q), k, v, do)
+    assert (o == 0).all()
+    assert (lse == -np.inf).all()
+    assert (dv == 0).all()
+
+
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("where", [0, 5, 7, 8, 21, 63, 64, 69])
 def test_what_the_mask_hides_does_not_leak(bad, where):
