@@ -4,6 +4,7 @@
 #   make lint            format, lint, types, direction of imports
 #   make bench           collectives beside the MPI's own
 #   make nightly         the tests that take too long for every change
+#   make gallery         docs/gallery.md and its pictures, from the table of algorithms
 # VENV=folder puts the environment elsewhere; PYTHON=python3.12 makes it with another interpreter.
 
 PYTHON ?= python3
@@ -14,7 +15,7 @@ RUN := $(VENV)/.installed-mpich
 TEST := $(VENV)/.installed-mpich-test
 LINT := $(VENV)/.installed-lint
 
-.PHONY: demo test lint bench nightly
+.PHONY: demo test lint bench nightly gallery
 
 demo: $(RUN)
 	$(BIN)/hcom-run -n 4 examples/train_gpt.py --config examples/parallel_config.yaml --verify 10
@@ -36,7 +37,10 @@ bench: $(RUN)
 
 nightly: $(TEST)
 	$(BIN)/python -m pytest -q tests --ignore tests/ranks -m nightly
-	$(BIN)/python tests/run_ranks.py -m nightly
+	$(BIN)/python tests/run_ranks.py --sizes 1,2,3,4,5,8 --limit 3600 -m nightly
+
+gallery: $(RUN)
+	$(BIN)/python docs/make_gallery.py
 
 # One stamp for each set of extras; the name holds them: .installed-mpich-test is [mpich,test].
 comma := ,
