@@ -1,10 +1,12 @@
 """The world of a job: MPI starts it, shared memory carries it, `finalize` ends it."""
 
 import atexit
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numba
 import numpy as np
 
 from hcom.arguments import check_rank
@@ -57,6 +59,7 @@ def init(config: CommunicatorConfig | None = None) -> None:
     host, names = _meet()
     report_failures(host)
     size = len(names)
+    _share_cores(size)
     sizes = Sizes(SLOT_BYTES if host.spin_limit else SLOT_BYTES_CROWDED)
     topology = _world_topology(size)
     runtime = Runtime(host, Engine(host.arena.address), sizes, Statistics())
@@ -64,6 +67,16 @@ def init(config: CommunicatorConfig | None = None) -> None:
     offsets = _all_gather(np.array([offset], np.int64))
     session = Session(host, range(size), offsets, sizes, limit)
     _world = World(runtime, topology, Communicator("world", session, topology, runtime))
+
+
+def _share_cores(ranks: int) -> None:
+    """Give each rank its share of the cores, where neither the launcher nor the user has.
+
+    A plain `mpirun` sets no thread variables: every rank would start as many threads as there are
+    cores, and they would spin for each other's time slices.
+    """
+    if "NUMBA_NUM_THREADS" not in os.environ:
+        numba.set_num_threads(max(1, len(os.sched_getaffinity(0)) // ranks))
 
 
 def _mpi() -> Any:
