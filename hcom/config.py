@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 from dataclasses import dataclass
 
 from hcom.errors import ConfigError
@@ -10,6 +11,7 @@ from hcom.errors import ConfigError
 EXEC_TIMEOUT = "HCCL_EXEC_TIMEOUT"
 EXEC_TIMEOUT_DEFAULT = 1836.0
 EXEC_TIMEOUT_MOST = 2147483647
+_SECONDS = re.compile(r"[0-9]+(\.[0-9]{0,2})?")
 
 
 def exec_timeout() -> float:
@@ -27,9 +29,7 @@ def exec_timeout() -> float:
     text = os.environ.get(EXEC_TIMEOUT, "").strip()
     if not text:
         return EXEC_TIMEOUT_DEFAULT
-    whole, _, decimals = text.partition(".")
-    digits = whole.isascii() and whole.isdigit() and (decimals or "0").isdigit()
-    if not digits or len(decimals) > 2 or float(text) > EXEC_TIMEOUT_MOST:
+    if not _SECONDS.fullmatch(text) or float(text) > EXEC_TIMEOUT_MOST:
         raise ConfigError(
             f"EI0001: {EXEC_TIMEOUT}={text!r} must be seconds from 0 (no limit) to "
             f"{EXEC_TIMEOUT_MOST}, with at most two decimals"
