@@ -216,7 +216,7 @@ def test_all_ranks_count_the_same_steps(cell):
 
 def test_a_round_of_more_positions_than_a_slot_has_cache_lines_is_refused():
     schedule = checked("broadcast", 2, 100, [[Transfer(0, 1, 0, 0, False, 100)]])
-    with pytest.raises(NotSupportedError, match="100 positions.*64 fit.*fewer chunks"):
+    with pytest.raises(NotSupportedError, match=r"100 positions.*64 fit.*fewer chunks"):
         compile_tables(schedule, 64 * 100, 0, 64 * 64, uniform(2, 0.0, 0.0))
     assert_right(schedule, 64 * 100, 64 * 100)
 
