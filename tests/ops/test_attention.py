@@ -4,6 +4,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import ops
+from ops.attention.block import BLOCK_KV, BLOCK_Q
 from tests.ops import reference
 
 
@@ -30,7 +31,8 @@ def close(got, expected, steepness=1.0):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=5e-6 * max(1, steepness))
 
 
-lengths = st.one_of(st.integers(0, 70), st.sampled_from([63, 64, 65, 127, 128, 129]))
+EDGES = sorted({block + i for block in (BLOCK_Q, BLOCK_KV) for i in (-1, 0, 1)})
+lengths = st.one_of(st.integers(0, 70), st.sampled_from(EDGES))
 
 
 @settings(max_examples=50, deadline=None)
@@ -41,9 +43,9 @@ lengths = st.one_of(st.integers(0, 70), st.sampled_from([63, 64, 65, 127, 128, 1
     heads=st.sampled_from([(1, 1), (2, 2), (2, 1)]),
     causal=st.booleans(),
 )
-@example(queries=64, keys=64, size=32, heads=(2, 2), causal=True)
-@example(queries=65, keys=200, size=64, heads=(1, 1), causal=True)
-@example(queries=200, keys=65, size=128, heads=(2, 1), causal=True)
+@example(queries=BLOCK_Q, keys=BLOCK_KV, size=32, heads=(2, 2), causal=True)
+@example(queries=BLOCK_Q + 1, keys=2 * BLOCK_KV + 9, size=64, heads=(1, 1), causal=True)
+@example(queries=2 * BLOCK_Q + 9, keys=BLOCK_KV + 1, size=128, heads=(2, 1), causal=True)
 @example(queries=1, keys=150, size=80, heads=(6, 2), causal=True)
 @example(queries=5, keys=0, size=8, heads=(1, 1), causal=False)
 def test_it_is_dense_attention_forward_and_backward(queries, keys, size, heads, causal):
@@ -96,9 +98,9 @@ def test_a_query_whose_scores_are_all_minus_infinity_gives_zero_as_one_without_k
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("where", [0, 5, 7, 8, 21, 63, 64, 69])
+@pytest.mark.parametrize("where", [0, 5, 7, 8, 21, BLOCK_KV - 1, BLOCK_KV, BLOCK_KV + 5])
 def test_what_the_mask_hides_does_not_leak(bad, where):
-    arrays = drawn(1, 1, 1, 70, 70, 16)
+    arrays = drawn(1, 1, 1, BLOCK_Q + 6, BLOCK_Q + 6, 16)
     clean = both_ways(*arrays, causal=True)
     for spoiled in (1, 2):  # keys, values: hidden from the queries before
         changed = [x.copy() for x in arrays]
@@ -161,9 +163,9 @@ def test_the_two_layouts_give_the_same_bits():
 
 
 def test_a_query_has_the_same_bits_alone_and_in_its_sequence():
-    q, k, v, _ = drawn(1, 2, 2, 130, 130, 32)
+    q, k, v, _ = drawn(1, 2, 2, BLOCK_Q + 2, 300, 32)
     whole = ops.flash_attention(q, k, v)
-    for i in (0, 63, 64, 129):
+    for i in (0, BLOCK_Q - 1, BLOCK_Q, BLOCK_Q + 1):
         alone = ops.flash_attention(q[:, :, i : i + 1].copy(), k, v)
         assert alone.tobytes() == whole[:, :, i].tobytes()
 
