@@ -6,7 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from page_examples import ROOT
+
+pytest.register_assert_rewrite("page_examples")
+
+from page_examples import ROOT  # noqa: E402 - its assertions are to say what came
 
 
 @pytest.fixture
