@@ -82,7 +82,11 @@ def cache_folder() -> Path:
 
 
 class _CompileOnce:
-    """numba's function cache with a lock: one process compiles, the others load what it saved."""
+    """numba's function cache with a lock: one process compiles, the others load what it saved.
+
+    The lock is taken when there is nothing to load, and held until the function is saved or its
+    compilation has failed.
+    """
 
     def __init__(self, cache: Any, lock: Path) -> None:
         self._cache, self._lock, self._held = cache, lock, -1
@@ -106,6 +110,17 @@ class _CompileOnce:
         finally:
             self._release()
 
+    def released_after(self, compile_: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """Release the lock also where compiling ends in an error."""
+
+        def compile_and_release(signature: Any) -> Any:
+            try:
+                return compile_(signature)
+            finally:
+                self._release()
+
+        return compile_and_release
+
     def _release(self) -> None:
         if self._held >= 0:
             os.close(self._held)
@@ -119,7 +134,8 @@ def _compile_once(dispatcher: Any) -> Any:
     folder = Path(numba_config.CACHE_DIR)
     function = dispatcher.py_func
     lock = folder / f"{function.__module__}.{function.__qualname__}.lock"
-    dispatcher._cache = _CompileOnce(cache, lock)
+    dispatcher._cache = once = _CompileOnce(cache, lock)
+    dispatcher.compile = once.released_after(dispatcher.compile)
     return dispatcher
 
 
