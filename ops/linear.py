@@ -13,9 +13,10 @@ import numpy as np
 from numba import prange
 
 from hcom.jit import jit
-from ops.lanes import LANES, load, store, transpose
+from ops.lanes import LANES, load, store
 from ops.seam import Array, Call
 from ops.tile import COLUMNS, Matrix, multiply, part, scratch
+from ops.transpose import transpose
 
 # A packed panel, 256 x 32 x 4 B = 32 KiB, stays in the first-level cache while rows pass over it.
 DEPTH_BLOCK = 256
@@ -23,6 +24,7 @@ DEPTH_BLOCK = 256
 # panel costs about 3 % of multiplying it; larger blocks would leave too few for the threads.
 ROW_BLOCK = 256
 COLUMN_BLOCK = 4 * COLUMNS
+SUM_BLOCK = 64  # rows of a bias gradient that are summed on their own
 
 ONE = np.float32(1.0)
 _NO_BIAS = np.empty(0, np.float32)
@@ -144,10 +146,8 @@ def _multiply(
     rows, columns = c.shape
     depth = b.shape[1] if b_transposed else b.shape[0]
     b_row, b_step = (1, b.shape[1]) if b_transposed else (b.shape[1], 1)
-    a_all, c_all = (
-        Matrix(a.reshape(a.size), 0, a.shape[1], 1),
-        Matrix(c.reshape(c.size), 0, columns, 1),
-    )
+    a_all = Matrix(a.reshape(a.size), 0, a.shape[1], 1)
+    c_all = Matrix(c.reshape(c.size), 0, columns, 1)
     b_all = Matrix(b.reshape(b.size), 0, b_row, b_step)
     across = (columns + COLUMN_BLOCK - 1) // COLUMN_BLOCK
     down = (rows + ROW_BLOCK - 1) // ROW_BLOCK
@@ -231,11 +231,11 @@ def _copy(source: Matrix, target: Matrix, rows: int, width: int) -> None:
 
 @jit()
 def _sum_rows(x: Array, out: Array) -> None:
-    """Add the rows to `out`: 64 in turn, then their sum, so that errors stay small."""
+    """Add the rows to `out`: some in turn, then their sum, so that errors stay small."""
     block = np.empty(x.shape[1], np.float32)
-    for first in range(0, x.shape[0], 64):
+    for first in range(0, x.shape[0], SUM_BLOCK):
         block[:] = np.float32(0)
-        for row in range(first, min(first + 64, x.shape[0])):
+        for row in range(first, min(first + SUM_BLOCK, x.shape[0])):
             for i in range(x.shape[1]):
                 block[i] += x[row, i]
         for i in range(x.shape[1]):

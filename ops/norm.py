@@ -14,8 +14,7 @@ import numpy as np
 from hcom.jit import jit
 from ops.seam import Array, Call
 
-# Rows of one piece of work: enough to hide its start, few enough to share among threads.
-ROW_BLOCK = 32
+SUM_BLOCK = 64  # rows of a weight's gradient that are summed on their own
 
 
 def rms_norm(x_TD: Array, gamma_D: Array, epsilon: float = 1e-6) -> tuple[Array, Array]:
@@ -121,9 +120,9 @@ def _backward_weight(dy: Array, x: Array, rstd: Array, out: Array) -> None:
     """Sum each block of rows on its own, then add it: fixed order, and errors stay small."""
     tokens, width = x.shape
     block = np.empty(width, np.float32)
-    for first in range(0, tokens, ROW_BLOCK):
+    for first in range(0, tokens, SUM_BLOCK):
         block[:] = np.float32(0)
-        for row in range(first, min(tokens, first + ROW_BLOCK)):
+        for row in range(first, min(tokens, first + SUM_BLOCK)):
             dy_D, x_D, r = dy[row], x[row], rstd[row]
             for i in range(width):
                 block[i] += dy_D[i] * (x_D[i] * r)

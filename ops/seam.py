@@ -85,6 +85,8 @@ class Call:
         if out is None:
             return self.device.memory.zeros(shape, FLOAT32)
         self.check("out", out, shape)
+        if not out.flags.writeable:
+            self.refuse("out must be writeable, but is a read-only array")
         return out
 
     def done(self, flops: float, nbytes: float, launches: int = 1) -> None:

@@ -113,18 +113,19 @@ def _differentiate(
     """Turn scores into probabilities, and dP into dS; hidden elements become 0."""
     for i in range(0, rows, LANES):
         lse, mean = load(base, i), load(delta, i)
-        whole = visible(i, edge, keys)  # up to here all lanes see the key, up to `some` one does
-        some = visible(i + LANES - 1, edge, keys)
-        for j in range(some):
+        seen_by_all = visible(i, edge, keys)
+        seen_by_some = visible(i + LANES - 1, edge, keys)
+        for j in range(seen_by_some):
             at = j * BLOCK_Q + i
             probability = exp(load(p, at) - lse)
             slope = scale * (probability * (load(ds, at) - mean))
-            if j >= whole:
+            if j >= seen_by_all:
                 first = seen_from(j, edge) - i
                 probability = from_lane(first, probability, ZERO)
                 slope = from_lane(first, slope, ZERO)
             store(p, at, probability)
             store(ds, at, slope)
-        for j in range(some, min(keys, some + ROWS)):  # rows of a tile that reaches to `some`
+        # A tile of ROWS keys that begins above this border reads below it.
+        for j in range(seen_by_some, min(keys, seen_by_some + ROWS)):
             store(p, j * BLOCK_Q + i, ZERO)
             store(ds, j * BLOCK_Q + i, ZERO)

@@ -16,7 +16,7 @@ from typing import Literal, overload
 import numpy as np
 
 from ops.attention.backward import attend_backward
-from ops.attention.block import Geometry
+from ops.attention.block import Geometry, whole
 from ops.attention.forward import attend
 from ops.lanes import LANES
 from ops.seam import Array, Call
@@ -67,14 +67,14 @@ def flash_attention(
     g = _geometry(call, q, k, v, layout, causal)
     lse = call.empty((g.batch, g.heads, g.queries))
     q_D, k_D, v_D = _padded(call, q), _padded(call, k), _padded(call, v)
-    o = call.empty(q_D.shape)
+    o_D = call.empty(q_D.shape)
     attend(
-        q_D.reshape(-1), k_D.reshape(-1), v_D.reshape(-1), _scale(scale, q), _strides(g, layout),
-        o.reshape(-1), lse.reshape(-1),
+        q_D.reshape(-1), k_D.reshape(-1), v_D.reshape(-1), _scale(scale, q), g,
+        o_D.reshape(-1), lse.reshape(-1),
     )  # fmt: skip
-    if o.size:
-        call.done(_flops(g), 4 * (2 * q.size + k.size + v.size + lse.size))
-    o = _trimmed(o, g.size)
+    if o_D.size:
+        call.done(_flops(g, q), 4 * (2 * q.size + k.size + v.size + lse.size))
+    o = _trimmed(o_D, q)
     return (o, lse) if return_lse else o
 
 
@@ -115,49 +115,36 @@ def flash_attention_backward(
     dq, dk, dv = call.empty(q_D.shape), call.empty(k_D.shape), call.empty(v_D.shape)
     attend_backward(
         q_D.reshape(-1), k_D.reshape(-1), v_D.reshape(-1), o_D.reshape(-1), lse.reshape(-1),
-        do_D.reshape(-1), _scale(scale, q), _strides(g, layout),
-        dq.reshape(-1), dk.reshape(-1), dv.reshape(-1),
+        do_D.reshape(-1), _scale(scale, q), g, dq.reshape(-1), dk.reshape(-1), dv.reshape(-1),
     )  # fmt: skip
-    nbytes = 4 * (4 * q.size + 2 * k.size + 2 * v.size + lse.size)
     if dq.size or dk.size:
-        call.done(2.5 * _flops(g), nbytes)
-    return _trimmed(dq, g.size), _trimmed(dk, g.size), _trimmed(dv, g.size)
+        nbytes = 4 * (4 * q.size + 2 * k.size + 2 * v.size + lse.size)
+        call.done(2.5 * _flops(g, q), nbytes)
+    return _trimmed(dq, q), _trimmed(dk, k), _trimmed(dv, v)
 
 
 def _geometry(call: Call, q: Array, k: Array, v: Array, layout: str, causal: bool) -> Geometry:
-    """Check the arguments and take their sizes."""
+    """Check the arguments and take their sizes, the head size as `_padded` will make it."""
     if layout not in LAYOUTS:
         call.refuse(f"layout must be one of {', '.join(LAYOUTS)}, but is {layout!r}")
     n, s = layout.index("N"), layout.index("S")
     q_shape = call.check("q", q, (None, None, None, None))
-    sizes: list[int | None] = [q_shape[0], None, None, q_shape[3]]
-    k_shape = call.check("k", k, tuple(sizes))
+    k_shape = call.check("k", k, (q_shape[0], None, None, q_shape[3]))
     call.check("v", v, k_shape)
     heads, kv_heads = q_shape[n], k_shape[n]
     if heads and (not kv_heads or heads % kv_heads):
         call.refuse(
             f"the heads of q must be a multiple of those of k, but they are {heads} and {kv_heads}"
         )
-    queries, keys, size = q_shape[s], k_shape[s], q_shape[3]
-    border = keys - queries + 1 if causal else keys
-    return Geometry(q_shape[0], heads, kv_heads, queries, keys, size, 0, 0, 0, 0, 0, 0, border)
-
-
-def _strides(g: Geometry, layout: str) -> Geometry:
-    """Fill in the strides, in floats, for head sizes padded to whole vectors."""
-    size = _whole(g.size)
-    by_head = layout == "BNSD"
-    q_head, q_row = (g.queries * size, size) if by_head else (size, g.heads * size)
-    kv_head, kv_row = (g.keys * size, size) if by_head else (size, g.kv_heads * size)
-    return g._replace(
-        size=size,
-        q_batch=g.heads * g.queries * size, q_head=q_head, q_row=q_row,
-        kv_batch=g.kv_heads * g.keys * size, kv_head=kv_head, kv_row=kv_row,
+    queries, keys, size = q_shape[s], k_shape[s], whole(q_shape[3], LANES)
+    q_head, q_row = (queries * size, size) if n < s else (size, heads * size)
+    kv_head, kv_row = (keys * size, size) if n < s else (size, kv_heads * size)
+    return Geometry(
+        batch=q_shape[0], heads=heads, kv_heads=kv_heads, queries=queries, keys=keys, size=size,
+        q_batch=heads * queries * size, q_head=q_head, q_row=q_row,
+        kv_batch=kv_heads * keys * size, kv_head=kv_head, kv_row=kv_row,
+        border=keys - queries + 1 if causal else keys,
     )  # fmt: skip
-
-
-def _whole(size: int) -> int:
-    return -(-size // LANES) * LANES
 
 
 def _padded(call: Call, x: Array) -> Array:
@@ -165,28 +152,24 @@ def _padded(call: Call, x: Array) -> Array:
     size = x.shape[-1]
     if size % LANES == 0:
         return x
-    padded = call.device.memory.zeros((*x.shape[:-1], _whole(size)), np.float32)
+    padded = call.device.memory.zeros((*x.shape[:-1], whole(size, LANES)), np.float32)
     padded[..., :size] = x
     return padded
 
 
-def _trimmed(x: Array, size: int) -> Array:
-    return x if x.shape[-1] == size else np.ascontiguousarray(x[..., :size])
+def _trimmed(x_D: Array, like: Array) -> Array:
+    size = like.shape[-1]
+    return x_D if x_D.shape[-1] == size else np.ascontiguousarray(x_D[..., :size])
 
 
 def _scale(scale: float | None, q: Array) -> np.float32:
-    size = q.shape[-1]
-    return np.float32(1 / math.sqrt(max(size, 1)) if scale is None else scale)
+    return np.float32(1 / math.sqrt(max(q.shape[-1], 1)) if scale is None else scale)
 
 
-def _flops(g: Geometry) -> int:
-    """Count the two products of the kept pairs of queries and keys."""
-    last = g.queries - 1 + g.border  # what the last query would see of endless keys
-    first = g.border
-    if first >= g.keys:
-        pairs = g.queries * g.keys
-    else:
-        low, high = max(first, 1), min(last, g.keys)
-        climbing = (low + high) * (high - low + 1) // 2 if high >= low else 0
-        pairs = climbing + max(0, last - g.keys) * g.keys
-    return 4 * g.batch * g.heads * pairs * g.size
+def _flops(g: Geometry, q: Array) -> int:
+    """Count the two products of the pairs that are kept: min(K, max(0, i + border)) for query i."""
+    # Queries that see some keys but not all: they see first, first + 1, .. last.
+    first, last = max(g.border, 1), min(g.queries - 1 + g.border, g.keys - 1)
+    some = (first + last) * (last - first + 1) // 2 if last >= first else 0
+    all_keys = min(g.queries, max(0, g.queries + g.border - g.keys))
+    return 4 * g.batch * g.heads * (some + all_keys * g.keys) * int(q.shape[-1])

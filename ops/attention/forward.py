@@ -82,18 +82,18 @@ def _soften(
     """Turn scores into e^(score - maximum); take the new maxima and sums of every query."""
     for i in range(0, rows, LANES):
         before = now = load(top, i)
-        whole = visible(i, edge, keys)  # up to here all lanes see the key, up to `some` one does
-        some = visible(i + LANES - 1, edge, keys)
-        for j in range(whole):
-            now = larger(now, load(s, j * BLOCK_Q + i))
-        for j in range(whole, some):
+        seen_by_all = visible(i, edge, keys)
+        seen_by_some = visible(i + LANES - 1, edge, keys)
+        for j in range(seen_by_all):
+            now = _larger(now, load(s, j * BLOCK_Q + i))
+        for j in range(seen_by_all, seen_by_some):
             score = from_lane(seen_from(j, edge) - i, load(s, j * BLOCK_Q + i), HIDDEN)
             store(s, j * BLOCK_Q + i, score)
-            now = larger(now, score)
+            now = _larger(now, score)
         base = below(HIDDEN, now, now, ZERO)  # -inf - -inf would be NaN
         factor = exp(before - base)
         sums = load(total, i) * factor
-        for j in range(some):
+        for j in range(seen_by_some):
             p = exp(load(s, j * BLOCK_Q + i) - base)
             store(s, j * BLOCK_Q + i, p)
             sums = sums + p
@@ -103,7 +103,7 @@ def _soften(
 
 
 @jit(inline=True)
-def larger(x: Array, y: Array) -> Array:
+def _larger(x: Array, y: Array) -> Array:
     """Return the larger; x where y is NaN, which its exponential shows all the same."""
     result: Array = below(x, y, y, x)
     return result

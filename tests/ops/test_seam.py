@@ -42,6 +42,13 @@ def test_a_strided_view_is_refused_and_the_remedy_is_named(normal):
         ops.linear(normal(3, 4), normal(5, 4).T)
 
 
+def test_a_read_only_out_is_refused(normal):
+    out = normal(4, 5)
+    out.flags.writeable = False
+    with pytest.raises(ValueError, match="linear_backward_weight: out must be writeable"):
+        ops.linear_backward_weight(normal(3, 4), normal(3, 5), out=out)
+
+
 def test_a_refused_call_takes_no_memory_and_no_time(device, normal):
     with pytest.raises(ValueError, match="out must have shape"):
         ops.linear_backward_weight(normal(3, 4), normal(3, 5), out=normal(5, 4))
