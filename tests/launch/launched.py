@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -29,10 +30,20 @@ def mpirun(ranks, *arguments):
     return [*MPI.command(ranks), sys.executable, *arguments]
 
 
+# Text of a program: each rank says that it is there, with its process, and waits for the others.
+MEET = """
+with open(f"draft-{rank}", "w") as file:
+    file.write(str(os.getpid()))
+os.rename(f"draft-{rank}", f"ready-{rank}")
+while not all(os.path.exists(f"ready-{number}") for number in range(size)):
+    time.sleep(0.01)
+"""
+
+
 class Launched:
     """A started job, with a mark in its environment by which its processes are found.
 
-    Its ranks write `mapped-RANK`, the shared memory that they map, and `ready-RANK`.
+    Its ranks write `mapped-RANK`, the shared memory that they map, and then MEET.
     """
 
     def __init__(self, folder, ranks, command, **variables):
@@ -53,6 +64,15 @@ class Launched:
         """Wait for the end; give output, errors and status."""
         out, err = self.process.communicate(timeout=60)
         return out, err, self.process.returncode
+
+    def end(self):
+        """Leave nothing behind, however the test went."""
+        for pid in self.pids():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.process.wait()
+        for stream in (self.process.stdout, self.process.stderr):
+            stream.close()
 
     def until_ready(self):
         until = time.monotonic() + 60

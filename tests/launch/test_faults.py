@@ -6,18 +6,16 @@ What plain MPI launchers leave in shared memory is theirs; hcom's own memory has
 import time
 
 import pytest
-from launched import Launched, hcom_run, mpirun
+from launched import MEET, Launched, hcom_run, mpirun
 
-PROGRAM = """
+PROGRAM = f"""
 import os, signal, sys, time
 import numpy as np
 import hcom
 hcom.init()
-rank = hcom.rank()
+rank, size = hcom.rank(), hcom.rank_size()
 hcom.all_reduce(np.ones(4))
-time.sleep(0.1)
-with open(f"ready-{rank}", "w"):
-    pass
+{MEET}
 if rank == 2:
     FAULT
 while True:
@@ -29,9 +27,12 @@ while True:
 def end_of(request, tmp_path):
     """Run three ranks, of which rank 2 fails; give what was said of it and the exit status."""
 
+    jobs = []
+
     def run(fault):
         (tmp_path / "program.py").write_text(PROGRAM.replace("FAULT", fault))
         job = Launched(tmp_path, 3, request.param(3, "program.py"))
+        jobs.append(job)
         job.until_ready()
         since = time.monotonic()
         _, err, status = job.wait()
@@ -39,7 +40,9 @@ def end_of(request, tmp_path):
         assert status != 0
         return err, request.param is hcom_run
 
-    return run
+    yield run
+    for job in jobs:
+        job.end()
 
 
 def test_an_exception_is_told_first_and_once(end_of):

@@ -10,29 +10,41 @@ import time
 from pathlib import Path
 
 import pytest
-from launched import GONE_WITHIN, Launched, hcom_run
+from launched import GONE_WITHIN, MEET, Launched, hcom_run
 
-PROLOGUE = """
+PROLOGUE = f"""
 import os, signal, sys, time
 from mpi4py import MPI
 world = MPI.COMM_WORLD
-rank = world.rank
-mapped = {line.split(maxsplit=5)[-1] for line in open("/proc/self/maps") if "/dev/shm/" in line}
-with open(f"mapped-{rank}", "w") as file:
+rank, size = world.rank, world.size
+mapped = {{line.split(maxsplit=5)[-1] for line in open("/proc/self/maps") if "/dev/shm/" in line}}
+with open(f"mapped-{{rank}}", "w") as file:
     file.write("".join(name for name in mapped if "(deleted)" not in name))
-world.Barrier()
-time.sleep(0.1)
-with open(f"ready-{rank}", "w") as file:
-    file.write(str(os.getpid()))
+{MEET}
 """
 
 
 @pytest.fixture
-def launch(tmp_path):
+def command(tmp_path):
+    """Start hcom-run with these arguments."""
+    jobs = []
+
+    def start(ranks, *arguments, **variables):
+        jobs.append(Launched(tmp_path, ranks, hcom_run(ranks, *arguments), **variables))
+        return jobs[-1]
+
+    yield start
+    for job in jobs:
+        job.end()
+
+
+@pytest.fixture
+def launch(command, tmp_path):
+    """Start a program of this source."""
+
     def start(ranks, source, *arguments, prologue=PROLOGUE, **variables):
         (tmp_path / "program.py").write_text(prologue + source)
-        command = hcom_run(ranks, "program.py", *arguments)
-        return Launched(tmp_path, ranks, command, **variables)
+        return command(ranks, "program.py", *arguments, **variables)
 
     return start
 
@@ -73,19 +85,19 @@ def test_output_appears_while_the_program_runs(launch):
     job.wait()
 
 
-def test_a_module_runs_by_its_name(tmp_path):
+def test_a_module_runs_by_its_name(command, tmp_path):
     (tmp_path / "program.py").write_text("import sys; print(sys.argv[1:], __name__)")
-    out, err, status = Launched(tmp_path, 2, hcom_run(2, "-m", "program", "a")).wait()
+    out, err, status = command(2, "-m", "program", "a").wait()
     assert (out.splitlines(), err, status) == (["['a'] __main__"] * 2, "", 0)
 
 
-def test_a_program_that_is_not_python_runs(tmp_path):
-    out, err, status = Launched(tmp_path, 2, hcom_run(2, "echo", "hello")).wait()
+def test_a_program_that_is_not_python_runs(command):
+    out, err, status = command(2, "echo", "hello").wait()
     assert (out.splitlines(), err, status) == (["hello"] * 2, "", 0)
 
 
-def test_a_missing_file_is_a_usage_error_before_any_rank_starts(tmp_path):
-    out, err, status = Launched(tmp_path, 2, hcom_run(2, "absent.py")).wait()
+def test_a_missing_file_is_a_usage_error_before_any_rank_starts(command):
+    out, err, status = command(2, "absent.py").wait()
     assert (out, status) == ("", 2)
     assert "no such file: absent.py" in err
 
