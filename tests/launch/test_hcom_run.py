@@ -6,11 +6,13 @@ maps into a file, so that a test can look whether any of it is left.
 
 import os
 import signal
+import subprocess
+import termios
 import time
 from pathlib import Path
 
 import pytest
-from launched import GONE_WITHIN, MEET, Launched, hcom_run
+from launched import GONE_WITHIN, MEET, ROOT, Launched, hcom_run
 
 PROLOGUE = f"""
 import os, signal, sys, time
@@ -85,10 +87,44 @@ def test_output_appears_while_the_program_runs(launch):
     job.wait()
 
 
+def test_rank_0_has_a_terminal_of_the_same_size_where_hcom_run_has_one(tmp_path):
+    (tmp_path / "program.py").write_text(
+        "import os, sys\n"
+        "if sys.stdout.isatty(): print(*os.get_terminal_size())\n"
+        "else: print('no terminal')\n"
+    )
+    terminal, end = os.openpty()
+    termios.tcsetwinsize(end, (30, 77))
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = hcom_run(2, "program.py")
+    subprocess.run(command, stdout=end, cwd=tmp_path, env=environment, check=True, timeout=60)
+    lines = os.read(terminal, 4096).decode().split("\r\n")
+    assert sorted(line.strip("\r") for line in lines) == ["", "77 30", "no terminal"]
+    os.close(terminal)
+    os.close(end)
+
+
 def test_a_module_runs_by_its_name(command, tmp_path):
     (tmp_path / "program.py").write_text("import sys; print(sys.argv[1:], __name__)")
     out, err, status = command(2, "-m", "program", "a").wait()
     assert (out.splitlines(), err, status) == (["['a'] __main__"] * 2, "", 0)
+
+
+def test_inside_a_slurm_allocation_srun_starts_the_ranks(command, tmp_path):
+    srun = tmp_path / "bin/srun"
+    srun.parent.mkdir()
+    srun.write_text(
+        "#!/bin/bash\n"
+        "ranks=$2; shift 2\n"
+        "while [[ $1 == --* ]]; do shift; done\n"
+        'for ((r = 0; r < ranks; r++)); do SLURM_PROCID=$r "$@" & done\n'
+        "wait\n"
+    )
+    srun.chmod(0o755)
+    (tmp_path / "program.py").write_text("import os; print('rank', os.environ['SLURM_PROCID'])")
+    path = f"{srun.parent}:{os.environ['PATH']}"
+    out, err, status = command(3, "program.py", SLURM_JOB_ID="7", PATH=path).wait()
+    assert (sorted(out.splitlines()), err, status) == (["rank 0", "rank 1", "rank 2"], "", 0)
 
 
 def test_a_program_that_is_not_python_runs(command):
