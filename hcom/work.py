@@ -136,7 +136,9 @@ class Engine:
         self._words[e.GROUP_TABLE] = self._groups.ctypes.data
         self._rings: list[np.ndarray] = []
         self._numbers: dict[int, int] = {}
-        self._under_way: deque[Work] = deque()
+        # Submitted works, with group and place in its ring. The thread reads a command's words even
+        # after it has told that it is over, until it has moved on: until then they are kept here.
+        self._under_way: deque[tuple[Work, int, int]] = deque()
         self._thread: threading.Thread | None = None
 
     def busy(self, session: Session) -> bool:
@@ -150,13 +152,20 @@ class Engine:
     def submit(self, work: Work, session: Session) -> Work:
         """Put an operation behind the others of its group."""
         number = self._number(session)
-        while self._under_way and self._under_way[0].is_completed():
-            self._under_way.popleft()
-        self._under_way.append(work)
+        self._let_go()
+        self._under_way.append((work, number, int(self._groups[number, e.G_TAIL])))
         while not e.submit(self._words.ctypes.data, number, work.address):
-            self._under_way[0].wait()
-            self._under_way.popleft()
+            self._under_way[0][0].wait()
+            self._let_go()
         return work
+
+    def _let_go(self) -> None:
+        """Forget works that are over, and that the thread is past."""
+        while self._under_way:
+            work, number, place = self._under_way[0]
+            if not work.is_completed() or self._groups[number, e.G_HEAD] <= place:
+                return
+            self._under_way.popleft()
 
     def _number(self, session: Session) -> int:
         if self._thread is None:
@@ -178,13 +187,12 @@ class Engine:
 
     def wait_all(self) -> None:
         """Wait for all operations; the first error is raised."""
-        while self._under_way:
-            self._under_way[0].wait()
-            self._under_way.popleft()
+        for work, _, _ in self._under_way:
+            work.wait()
 
     def end(self) -> None:
         """Stop the thread; operations that are not over are reported and given up."""
-        left = [work for work in self._under_way if not work.is_completed()]
+        left = [work for work, _, _ in self._under_way if not work.is_completed()]
         if left:
             sys.stderr.write(
                 f"hcom: {len(left)} asynchronous operations not over, first {left[0]}\n"
