@@ -37,7 +37,7 @@ bench: $(RUN)
 
 nightly: $(TEST)
 	$(BIN)/python -m pytest -q tests --ignore tests/ranks -m nightly
-	$(BIN)/python tests/run_ranks.py --sizes 1,2,3,4,5,8 --limit 3600 -m nightly
+	HCCL_EXEC_TIMEOUT=300 $(BIN)/python tests/run_ranks.py --sizes 1,2,3,4,5,8 --hang 600 --limit 3600 -m nightly
 
 gallery: $(RUN)
 	$(BIN)/python docs/make_gallery.py
