@@ -301,13 +301,13 @@ def test_a_different_number_of_bytes_never_reads_beyond_a_slot(pair):
 
 
 def test_a_fault_of_the_window_ends_a_run_at_its_start_and_in_a_wait(pair):
-    schedule, counts, inputs, right = case(("all_reduce", "mesh"), 2, 10)
+    schedule, counts, inputs, right = case(("all_reduce", "mesh(one_shot=True)"), 2, 10)
     programs = pair.bind(schedule, counts, FLOAT, "sum")
     pair.begin(programs, inputs, right)
     assert pair.step(0, programs) == AGAIN
     pair.sessions[1].declare(layout.LOST, odd=1)
     assert pair.step(0, programs) == FAULTED
-    assert pair.step(1, programs) == FAULTED
+    assert pair.step(1, programs) == FAULTED  # although all that it needs is there
 
 
 def test_a_rank_that_does_not_come_is_named_when_the_limit_is_over():
