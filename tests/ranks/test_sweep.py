@@ -128,25 +128,31 @@ def is_near(result, expected, bound):
     return bool((abs(result.astype(np.longdouble) - expected) <= bound).all())
 
 
-def assert_right(hcom, cell, rows):
-    """Make the calls, all of them even if one is wrong: the other ranks make them too."""
-    wrong = [(row, found) for row in rows if (found := list(problems(hcom, cell, row)))]
-    assert wrong == []
+def assert_right(hcom, calls):
+    """Make (cell, row) calls, all of them even if one is wrong: the other ranks make them too."""
+    wrong = [
+        f"{'-'.join(cell)} {row}: {problem}"
+        for cell, row in calls
+        for problem in problems(hcom, cell, row)
+    ]
+    assert not wrong, "\n".join(wrong)
 
 
 @pytest.mark.ranks(2, 4)
 @pytest.mark.parametrize("algorithm", dict.fromkeys(name for _, name in TABLE))
 def test_every_algorithm_gives_the_oracles_bits_and_numpys_numbers(hcom_world, algorithm):
+    calls = []
     for cell in CELLS:
         if cell[1].split("(")[0] == algorithm:
             rows = rows_of(cell, hcom_world.rank_size())
-            assert_right(hcom_world, cell, rows[:: len(rows) // 3])
+            calls += [(cell, row) for row in rows[:: len(rows) // 3]]
+    assert_right(hcom_world, calls)
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("cell", CELLS, ids="-".join)
 def test_every_pair_of_count_type_reduction_and_root_is_right(hcom_world, cell):
-    assert_right(hcom_world, cell, rows_of(cell, hcom_world.rank_size()))
+    assert_right(hcom_world, [(cell, row) for row in rows_of(cell, hcom_world.rank_size())])
 
 
 @pytest.mark.ranks(4)
