@@ -5,6 +5,7 @@ import itertools
 import ml_dtypes
 import numpy as np
 import pytest
+from pairwise import pairwise
 
 from hcom.algorithms import algorithms, build
 from hcom.schedule import evaluate
@@ -14,87 +15,135 @@ pytestmark = pytest.mark.usefixtures("hcom_world")
 TYPES = [np.float32, np.float64, np.float16, ml_dtypes.bfloat16, np.int8, np.int32, np.uint64]
 COUNTS = [0, 1, 5, 64, 1000, 65_537]
 SENTINEL = 77
+MARGIN = 16
+# Every two of these meet in some call; every three in the nightly tests.
+SUMS = {"dtype": TYPES, "algorithm": [None, *algorithms("all_reduce")], "count": COUNTS}
+BITS = {
+    "dtype": TYPES,
+    "algorithm": algorithms("all_reduce"),
+    "op": ["sum", "prod", "max", "min"],
+}
+GATHERS = {
+    "dtype": [np.float32, np.int8, np.bool_],
+    "algorithm": [None, *algorithms("all_gather")],
+    "count": COUNTS,
+}
+SCATTERS = {
+    "dtype": [np.float32, np.int32],
+    "algorithm": [None, *algorithms("reduce_scatter")],
+    "count": COUNTS,
+}
+
+
+def every_three(factors):
+    return [dict(zip(factors, row, strict=True)) for row in itertools.product(*factors.values())]
 
 
 def values(rank, count, dtype, seed=0):
-    rng = np.random.default_rng([seed, rank, count])
-    return (
-        rng.integers(-3, 4, count).astype(dtype)
-        if np.dtype(dtype).kind != "u"
-        else (rng.integers(0, 4, count).astype(dtype))
-    )
+    """Whole numbers from -3 (0 where there is no sign) to 3."""
+    lowest = 0 if np.dtype(dtype).kind == "u" else -3
+    return np.random.default_rng([seed, rank, count]).integers(lowest, 4, count).astype(dtype)
 
 
 def everyone(hcom, count, dtype, seed=0):
     return [values(rank, count, dtype, seed) for rank in range(hcom.rank_size())]
 
 
-def guarded(count, dtype):
-    """An array with a margin of sentinels on both sides, and the whole of it."""
-    whole = np.full(count + 32, SENTINEL, dtype)
-    return whole[16 : 16 + count], whole
+def wrong_rows(rows, is_right):
+    """Make all calls, even after a wrong one: the other ranks make them too."""
+    return [row for row in rows if not is_right(**row)]
 
 
-def assert_margin_kept(whole, count):
-    assert (whole[:16] == SENTINEL).all()
-    assert (whole[16 + count :] == SENTINEL).all()
-
-
-@pytest.mark.parametrize("dtype", TYPES, ids=lambda t: np.dtype(t).name)
-@pytest.mark.parametrize("algorithm", [None, *algorithms("all_reduce")])
-def test_all_reduce_adds_over_the_ranks(hcom_world, dtype, algorithm):
-    hcom, rank = hcom_world, hcom_world.rank()
-    for count in COUNTS:
+def assert_sums_right(hcom, rows):
+    def is_right(dtype, algorithm, count):
         inputs = everyone(hcom, count, dtype)
-        out, whole = guarded(count, dtype)
-        result = hcom.all_reduce(inputs[rank], out=out, algorithm=algorithm)
-        assert result is out
+        whole = np.full(count + 2 * MARGIN, SENTINEL, dtype)
+        out = whole[MARGIN : MARGIN + count]
+        assert hcom.all_reduce(inputs[hcom.rank()], out=out, algorithm=algorithm) is out
         # Small whole numbers: every order of additions is exact.
-        assert np.array_equal(out, np.sum([x.astype(np.float64) for x in inputs], axis=0))
-        assert_margin_kept(whole, count)
+        right = np.array_equal(out, np.sum([x.astype(np.float64) for x in inputs], axis=0))
+        margins = np.delete(whole, slice(MARGIN, MARGIN + count))
+        return right and (margins == SENTINEL).all()
+
+    assert wrong_rows(rows, is_right) == []
 
 
-@pytest.mark.parametrize("op", ["sum", "prod", "max", "min"])
 @pytest.mark.parametrize("dtype", TYPES, ids=lambda t: np.dtype(t).name)
-def test_all_reduce_gives_the_bits_of_the_oracle(hcom_world, dtype, op):
-    hcom, rank, size = hcom_world, hcom_world.rank(), hcom_world.rank_size()
+def test_all_reduce_adds_over_the_ranks(hcom_world, dtype):
+    assert_sums_right(hcom_world, [row for row in pairwise(SUMS) if row["dtype"] is dtype])
+
+
+@pytest.mark.nightly
+def test_all_reduce_adds_with_every_type_algorithm_and_count(hcom_world):
+    assert_sums_right(hcom_world, every_three(SUMS))
+
+
+def assert_bits_right(hcom, rows):
+    rank, size = hcom.rank(), hcom.rank_size()
     rng = np.random.default_rng(5)
-    inputs = [(rng.standard_normal(1000) * 3).astype(dtype) for _ in range(size)]
-    for algorithm in algorithms("all_reduce"):
-        schedule = build("all_reduce", algorithm, size)
-        expected = evaluate(schedule, inputs, op=op)[rank]
+    numbers = rng.standard_normal((size, 1000)) * 3
+
+    def is_right(dtype, algorithm, op):
+        with np.errstate(invalid="ignore"):  # negative numbers as unsigned: any bits will do
+            inputs = list(numbers.astype(dtype))
+        expected = evaluate(build("all_reduce", algorithm, size), inputs, op=op)[rank]
         result = hcom.all_reduce(inputs[rank], op, algorithm=algorithm)
-        assert result.tobytes() == np.asarray(expected, dtype).tobytes(), algorithm
+        return result.tobytes() == np.asarray(expected, dtype).tobytes()
+
+    assert wrong_rows(rows, is_right) == []
 
 
-@pytest.mark.parametrize("algorithm", [None, *algorithms("all_gather")])
-def test_all_gather_joins_blocks_in_the_order_of_ranks(hcom_world, algorithm):
-    hcom, rank = hcom_world, hcom_world.rank()
-    for dtype, count in itertools.product([np.float32, np.int8, np.bool_], COUNTS):
+def test_all_reduce_gives_the_bits_of_the_oracle(hcom_world):
+    assert_bits_right(hcom_world, pairwise(BITS))
+
+
+@pytest.mark.nightly
+def test_all_reduce_gives_the_oracles_bits_with_every_type_algorithm_and_operation(hcom_world):
+    assert_bits_right(hcom_world, every_three(BITS))
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [pairwise(GATHERS), pytest.param(every_three(GATHERS), marks=pytest.mark.nightly)],
+    ids=["pairs", "all"],
+)
+def test_all_gather_joins_blocks_in_the_order_of_ranks(hcom_world, rows):
+    hcom = hcom_world
+
+    def is_right(dtype, algorithm, count):
         inputs = everyone(hcom, count, dtype)
-        result = hcom.all_gather(inputs[rank], algorithm=algorithm)
-        assert np.array_equal(result, np.concatenate(inputs))
+        result = hcom.all_gather(inputs[hcom.rank()], algorithm=algorithm)
+        return np.array_equal(result, np.concatenate(inputs))
+
+    assert wrong_rows(rows, is_right) == []
 
 
-@pytest.mark.parametrize("algorithm", [None, *algorithms("reduce_scatter")])
-def test_reduce_scatter_gives_each_rank_its_block_of_the_sum(hcom_world, algorithm):
+@pytest.mark.parametrize(
+    "rows",
+    [pairwise(SCATTERS), pytest.param(every_three(SCATTERS), marks=pytest.mark.nightly)],
+    ids=["pairs", "all"],
+)
+def test_reduce_scatter_gives_each_rank_its_block_of_the_sum(hcom_world, rows):
     hcom, rank, size = hcom_world, hcom_world.rank(), hcom_world.rank_size()
-    for dtype, count in itertools.product([np.float32, np.int32], COUNTS):
+
+    def is_right(dtype, algorithm, count):
         inputs = everyone(hcom, count * size, dtype)
         result = hcom.reduce_scatter(inputs[rank], algorithm=algorithm)
-        assert np.array_equal(result, sum(inputs)[rank * count : (rank + 1) * count])
+        return np.array_equal(result, sum(inputs)[rank * count : (rank + 1) * count])
+
+    assert wrong_rows(rows, is_right) == []
 
 
-@pytest.mark.parametrize("algorithm", [None, *algorithms("all_to_all")])
-def test_all_to_all_transposes_blocks(hcom_world, algorithm):
+def test_all_to_all_transposes_blocks(hcom_world):
     hcom, rank, size = hcom_world, hcom_world.rank(), hcom_world.rank_size()
-    for count in COUNTS:
+
+    def is_right(algorithm, count):
         mine = np.array([np.full(count, 100 * rank + peer) for peer in range(size)])
         result = hcom.all_to_all(mine, algorithm=algorithm)
-        assert np.array_equal(
-            result[:, :1], 100 * np.arange(size)[:, None][:, : min(count, 1)] + rank
-        )
-        assert (result == result[:, :1]).all()
+        return np.array_equal(result, [np.full(count, 100 * peer + rank) for peer in range(size)])
+
+    factors = {"algorithm": [None, *algorithms("all_to_all")], "count": COUNTS}
+    assert wrong_rows(every_three(factors), is_right) == []
 
 
 def test_rooted_collectives_work_for_every_root(hcom_world):
@@ -115,20 +164,32 @@ def test_rooted_collectives_work_for_every_root(hcom_world):
         assert np.array_equal(hcom.scatter(blocks, root), [mine])
 
 
-@pytest.mark.parametrize("name", algorithms("broadcast"))
-def test_every_rooted_algorithm_runs(hcom_world, name):
+def test_every_rooted_algorithm_runs(hcom_world):
     hcom, rank, size = hcom_world, hcom_world.rank(), hcom_world.rank_size()
     inputs = everyone(hcom, 1000, np.float32)
-    for root in {0, size - 1}:
-        assert np.array_equal(hcom.broadcast(inputs[rank], root, algorithm=name), inputs[root])
-        for call, expected in (("reduce", sum(inputs)), ("gather", np.concatenate(inputs))):
-            if name in algorithms(call):
-                result = getattr(hcom, call)(inputs[rank], root, algorithm=name)
-                assert (result is None) == (rank != root)
-                assert rank != root or np.array_equal(result, expected)
-        if name in algorithms("scatter"):
-            blocks = np.stack(inputs) if rank == root else None
-            assert np.array_equal(hcom.scatter(blocks, root, algorithm=name)[0], inputs[rank])
+    expected = {
+        "broadcast": inputs,
+        "reduce": [sum(inputs)] * size,
+        "gather": [np.concatenate(inputs)] * size,
+        "scatter": [inputs[rank][None]] * size,
+    }
+
+    def is_right(name, algorithm, root):
+        x = inputs[rank]
+        if name == "scatter":
+            x = np.stack(inputs) if rank == root else None
+        result = getattr(hcom, name)(x, root, algorithm=algorithm)
+        if name in ("reduce", "gather") and rank != root:
+            return result is None
+        return np.array_equal(result, expected[name][root])
+
+    rows = [
+        {"name": name, "algorithm": algorithm, "root": root}
+        for name in expected
+        for algorithm in algorithms(name)
+        for root in sorted({0, size - 1})
+    ]
+    assert wrong_rows(rows, is_right) == []
 
 
 def test_a_call_in_place_overwrites_its_input_and_no_other_call_does(hcom_world):
