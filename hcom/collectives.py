@@ -49,8 +49,7 @@ class Collectives(Caller):
 
         Others and errors: see the module. Source: HCCL API, HcclAllReduce.
         """
-        call = calls.all_reduce(self._place, x, op, out=out, algorithm=algorithm)
-        return self._do(call, async_op)
+        return self._call(calls.all_reduce, x, (op,), out, algorithm, async_op)
 
     def barrier(self) -> None:
         """Wait until every rank of the group has come here. Source: HCCL API, HcclBarrier."""
@@ -75,8 +74,7 @@ class Collectives(Caller):
 
         Others and errors: see the module. Source: HCCL API, HcclAllGather.
         """
-        call = calls.all_gather(self._place, x, out=out, algorithm=algorithm)
-        return self._do(call, async_op)
+        return self._call(calls.all_gather, x, (), out, algorithm, async_op)
 
     def all_gather_v(
         self,
@@ -117,8 +115,7 @@ class Collectives(Caller):
 
         Others and errors: see the module. Source: HCCL API, HcclReduceScatter.
         """
-        call = calls.reduce_scatter(self._place, x, op, out=out, algorithm=algorithm)
-        return self._do(call, async_op)
+        return self._call(calls.reduce_scatter, x, (op,), out, algorithm, async_op)
 
     def reduce_scatter_v(
         self,
@@ -159,8 +156,7 @@ class Collectives(Caller):
 
         Others and errors: see the module. Source: HCCL API, HcclAlltoAll.
         """
-        call = calls.all_to_all(self._place, x, out=out, algorithm=algorithm)
-        return self._do(call, async_op)
+        return self._call(calls.all_to_all, x, (), out, algorithm, async_op)
 
     def all_to_all_v(
         self,

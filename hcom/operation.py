@@ -60,6 +60,26 @@ class Operation:
         self._request, self._program = request, program
         self._record, self._stream = record, stream
 
+    @property
+    def request(self) -> Request:
+        """What was asked for."""
+        return self._request
+
+    @property
+    def program(self) -> Program:
+        """The tables that run."""
+        return self._program
+
+    @property
+    def record(self) -> Record:
+        """Where calls are counted."""
+        return self._record
+
+    @property
+    def stream(self) -> str:
+        """The communicator's stream on the device clock and in the trace."""
+        return self._stream
+
     def run(self, session: Session, x: np.ndarray | None, out: np.ndarray | None) -> None:
         """Run on contiguous arrays of the bound sizes."""
         started, start = perf_counter(), current().issue(self._stream)

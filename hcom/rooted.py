@@ -31,8 +31,7 @@ class Rooted(Caller):
 
         Others and errors: see `hcom.collectives`. Source: HCCL API, HcclReduce.
         """
-        call = calls.reduce(self._place, x, root, op, out=out, algorithm=algorithm)
-        return self._do(call, async_op)
+        return self._call(calls.reduce, x, (root, op), out, algorithm, async_op)
 
     def broadcast(
         self,
@@ -52,8 +51,7 @@ class Rooted(Caller):
 
         Others and errors: see `hcom.collectives`. Source: HCCL API, HcclBroadcast.
         """
-        call = calls.broadcast(self._place, x, root, out=out, algorithm=algorithm)
-        return self._do(call, async_op)
+        return self._call(calls.broadcast, x, (root,), out, algorithm, async_op)
 
     def gather(
         self,
@@ -73,8 +71,7 @@ class Rooted(Caller):
 
         Others and errors: see `hcom.collectives`. HCCL has no gather; this is torch_npu's.
         """
-        call = calls.gather(self._place, x, root, out=out, algorithm=algorithm)
-        return self._do(call, async_op)
+        return self._call(calls.gather, x, (root,), out, algorithm, async_op)
 
     def scatter(
         self,

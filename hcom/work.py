@@ -143,6 +143,8 @@ class Engine:
 
     def busy(self, session: Session) -> bool:
         """Tell whether a group has commands that are not over."""
+        if self._thread is None:
+            return False
         number = self._numbers.get(session.address)
         if number is None:
             return False

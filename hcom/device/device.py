@@ -5,6 +5,7 @@ one per communication stream. They depend on the program and the profile alone, 
 the same figures on every machine.
 """
 
+from array import array
 from collections.abc import Iterator
 from contextlib import contextmanager
 from time import perf_counter
@@ -14,6 +15,10 @@ from hcom.device.profile import Profile, load_profile
 from hcom.device.trace import Trace
 
 DEFAULT_PROFILE = "ascend910b"
+
+# Places in the array of clocks: the compute stream, its operators' time, then one a stream.
+COMPUTE, BUSY, FIRST_STREAM = range(3)
+MOST_STREAMS = 1 << 16
 
 
 class Device:
@@ -27,17 +32,33 @@ class Device:
     Attributes
     ----------
     profile, memory, trace : see Profile, MemoryPool and Trace.
-    compute_time : clock of the compute stream, s.
-    busy_time : sum of the time of all operators, s.
     """
 
     def __init__(self, profile: Profile, trace: Trace | None = None) -> None:
         self.profile = profile
         self.memory = MemoryPool()
         self.trace = Trace() if trace is None else trace
-        self.compute_time = 0.0
-        self.busy_time = 0.0
-        self._streams: dict[str, float] = {}
+        # An array that stays where it is: collectives move the clocks from their kernel.
+        self._clocks = array("d", bytes(8 * MOST_STREAMS))
+        self._streams: dict[str, int] = {}
+
+    @property
+    def compute_time(self) -> float:
+        """Clock of the compute stream, s."""
+        return self._clocks[COMPUTE]
+
+    @compute_time.setter
+    def compute_time(self, to: float) -> None:
+        self._clocks[COMPUTE] = to
+
+    @property
+    def busy_time(self) -> float:
+        """Sum of the time of all operators, s."""
+        return self._clocks[BUSY]
+
+    @busy_time.setter
+    def busy_time(self, to: float) -> None:
+        self._clocks[BUSY] = to
 
     def launch(
         self,
@@ -101,11 +122,11 @@ class Device:
 
     def issue(self, stream: str) -> float:
         """Tell when an operation issued now on a communication stream starts, s."""
-        return max(self._streams.get(stream, 0.0), self.compute_time)
+        return max(self._clocks[self._stream(stream)], self.compute_time)
 
     def settle(self, stream: str, end: float) -> None:
         """Set a communication stream's clock to the end of its last operation, s."""
-        self._streams[stream] = end
+        self._clocks[self._stream(stream)] = end
 
     def join(self, end: float) -> None:
         """Let the compute stream wait for `end`, s."""
@@ -113,13 +134,33 @@ class Device:
 
     def clock(self) -> float:
         """Tell the device time of the rank, s: the latest of all its streams."""
-        return max(self.compute_time, *self._streams.values(), 0.0)
+        return max(self.compute_time, *self._clocks[FIRST_STREAM : self._end], 0.0)
 
     def align(self, to: float) -> None:
         """Bring every stream's clock to at least `to`, s (after a step's maximum over ranks)."""
         self.join(to)
-        for stream, end in self._streams.items():
-            self._streams[stream] = max(end, to)
+        for place in range(FIRST_STREAM, self._end):
+            self._clocks[place] = max(self._clocks[place], to)
+
+    def addresses(self, stream: str) -> tuple[int, int]:
+        """Tell where the clocks of the compute stream and of a communication stream are."""
+        start, _ = self._clocks.buffer_info()
+        width = self._clocks.itemsize
+        return start + COMPUTE * width, start + self._stream(stream) * width
+
+    @property
+    def _end(self) -> int:
+        return FIRST_STREAM + len(self._streams)
+
+    def _stream(self, name: str) -> int:
+        """Place of a communication stream's clock; a new name gets the next one."""
+        place = self._streams.get(name)
+        if place is None:
+            place = self._end
+            if place == MOST_STREAMS:
+                raise ValueError(f"no more than {MOST_STREAMS - FIRST_STREAM} streams")
+            self._streams[name] = place
+        return place
 
 
 _current: Device | None = None

@@ -1,6 +1,7 @@
 """The trace of a rank: a bounded binary ring of events, each with wall and device times."""
 
 import struct
+from array import array
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 
 KINDS = ("op", "collective", "send", "recv", "wait", "phase")
 CAPACITY = 16 << 20  # bytes
+RECORDED, STEP = range(2)  # words that a kernel shares with the trace
 OUTSIDE = -1  # the step number of events outside any step
 FORMAT = 1  # version of the message form
 
@@ -91,7 +93,6 @@ class Trace:
 
     Attributes
     ----------
-    step : the number stamped on events that state none; -1 outside any step.
     groups : group name -> ranks of the world in it, filled by whoever makes groups.
     """
 
@@ -99,11 +100,24 @@ class Trace:
         self.capacity = capacity_bytes // _RECORD.size
         if self.capacity < 1:
             raise ValueError(f"a trace needs {_RECORD.size} bytes or more, got {capacity_bytes}")
-        self.step = OUTSIDE
+        # Two words that stay where they are: collectives record from their kernel.
+        self._words = array("q", [0, OUTSIDE])
         self.groups: dict[str, tuple[int, ...]] = {}
         self._ring = bytearray(self.capacity * _RECORD.size)
-        self._recorded = 0
         self._names = _Names({"": 0, "(other)": 1})
+
+    @property
+    def step(self) -> int:
+        """Number stamped on events that state none; -1 outside any step."""
+        return self._words[STEP]
+
+    @step.setter
+    def step(self, to: int) -> None:
+        self._words[STEP] = to
+
+    @property
+    def _recorded(self) -> int:
+        return self._words[RECORDED]
 
     def record(
         self,
@@ -163,10 +177,22 @@ class Trace:
             _KIND_IDS[kind],
         )
         # No call between these two lines, so that no other thread takes the same place.
-        index = self._recorded
-        self._recorded = index + 1
+        index = self._words[RECORDED]
+        self._words[RECORDED] = index + 1
         start = index % self.capacity * _RECORD.size
         self._ring[start : start + _RECORD.size] = record
+
+    def template(
+        self, stream: str, name: str, nbytes: int, group: str, dtype: str, reduce_op: str
+    ) -> bytes:
+        """Pack a collective's record without times, sequence and step: a kernel fills them in."""
+        ids = self._names
+        texts = ids[stream], ids[group], ids[dtype], ids[reduce_op], _KIND_IDS["collective"]
+        return _RECORD.pack(0, 0, 0, 0, nbytes, -1, 0, OUTSIDE, ids[name], -1, *texts)
+
+    def addresses(self) -> tuple[int, int]:
+        """Tell where the ring and the two words (RECORDED, STEP) are."""
+        return np.frombuffer(self._ring, np.uint8).ctypes.data, self._words.buffer_info()[0]
 
     @property
     def dropped(self) -> int:

@@ -84,6 +84,11 @@ class Program:
         for word, value in values.items():
             self._words[word] = value
 
+    @property
+    def bases(self) -> int:
+        """Address of the three words that say where input, output and scratch start."""
+        return _address(self._bases)
+
     def clone(self) -> "Program":
         """Return the same operation with arrays and scratch of its own, to run beside this one."""
         twin = copy.copy(self)

@@ -83,6 +83,11 @@ class Session:
             self.words[word] = value
 
     @property
+    def broken(self) -> bool:
+        """Whether an operation failed or was left."""
+        return bool(self._broken)
+
+    @property
     def no_fault(self) -> int:
         """Address of a stand-in for a window without fault: for waits on this process's thread."""
         return int(self._no_fault.ctypes.data)
@@ -104,14 +109,16 @@ class Session:
         self.words[t.SEQUENCE] += 1
         came = run(self.address, program.address)
         if came != CAME:
-            self._go_on(came, program)
+            self.go_on(came, program)
 
     def needs(self) -> list[int]:
         """Tell which ranks of the world the running collective waits for."""
         late = self._late()
         return [self.ranks[member] for member in (late or range(len(self.ranks)))]
 
-    def _go_on(self, came: int, program: Program) -> None:
+    def go_on(self, came: int, program: Program) -> None:
+        """Take a run that did not end at once to its end."""
+
         def resume() -> int:
             return run(self.address, program.address)
 

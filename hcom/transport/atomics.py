@@ -109,6 +109,17 @@ def load_int32(typing: Any, address: Any) -> Any:
 
 
 @intrinsic
+def store_int32(typing: Any, address: Any, value: Any) -> Any:
+    """Store the low half of an int64 as the 32-bit word at an address."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        builder.store(builder.trunc(args[1], _I32), _pointer(builder, args[0], _I32))
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), code
+
+
+@intrinsic
 def fence(typing: Any) -> Any:
     """Order all earlier stores before all later loads."""
 

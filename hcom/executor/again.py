@@ -1,0 +1,167 @@
+"""A call that has run before, from the arrays' own headers to the trace, in one kernel call.
+
+What a call costs beside the data is Python: reading two addresses, three clocks, a trace record
+and five counters takes longer than the collective itself. Here the kernel reads the headers of
+the numpy arrays (it gets them as object addresses), runs the program and does the accounting.
+"""
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from hcom.executor import tables as t
+from hcom.executor.run import run
+from hcom.executor.tables import words
+from hcom.jit import jit
+from hcom.transport.atomics import (
+    load_float,
+    load_int,
+    load_int32,
+    memcpy,
+    monotonic,
+    store_float,
+    store_int,
+    store_int32,
+)
+from hcom.transport.doorbell import CAME
+
+# What `again` returns beside the results of `run`: the arrays need the general way.
+UNFIT = 4
+
+# Words of an entry
+(
+    SESSION,
+    PROGRAM,
+    BASES,
+    COMPUTE_CLOCK,
+    STREAM_CLOCK,
+    RING,  # address of the trace's ring
+    CAPACITY,  # records in it
+    TRACE_WORDS,
+    TEMPLATE,  # address of a record to copy
+    COUNTS,
+    TIMES,
+    NBYTES,
+    SENT,
+    X_BYTES,
+    OUT_BYTES,
+    IN_PLACE,  # 1 where the output may be the input
+    STARTED,  # ns, of the run under way
+    START,  # float64: its device clock
+    ENTRY_WORDS,
+) = range(19)
+
+# Offsets in the record of a trace, see hcom.device.trace
+RECORD_BYTES = 80
+R_WALL_START, R_WALL_END, R_DEVICE_START, R_DEVICE_END = 0, 8, 16, 24
+R_SEQUENCE, R_STEP = 40, 56
+
+# Where an array object keeps its data's address and its flags (numpy's PyArrayObject_fields).
+DATA_AT, FLAGS_AT = 16, 64
+CONTIGUOUS, WRITEABLE, ALIGNED = 0x1, 0x400, 0x100
+
+
+@jit()
+def _header(array: int) -> Any:
+    return load_int(array + DATA_AT), load_int32(array + FLAGS_AT)
+
+
+def headers_are_known() -> bool:
+    """Tell whether arrays of this Python and numpy look as this module believes."""
+    if sys.implementation.name != "cpython" or sys.maxsize < 2**63 - 1:
+        return False
+    if not getattr(sys, "_is_gil_enabled", lambda: True)():
+        return False
+    whole = np.arange(12.0).reshape(3, 4)
+    frozen = whole[1:].copy()
+    frozen.flags.writeable = False
+    both = CONTIGUOUS | WRITEABLE
+    wanted = ((whole, both), (whole[:, 1:], WRITEABLE), (frozen, CONTIGUOUS))
+    return all(_looks_like(x, flags) for x, flags in wanted)
+
+
+def _looks_like(x: np.ndarray, wanted: int) -> bool:
+    data, flags = _header(id(x))
+    return bool(data == x.ctypes.data and flags & (CONTIGUOUS | WRITEABLE) == wanted)
+
+
+@jit(inline=True)
+def _take_arrays(entry: Any, x: int, out: int) -> bool:
+    """Point the program at the arrays, if they are contiguous and overlap as they may."""
+    source, target = 0, 0
+    if x != 0:
+        if load_int32(x + FLAGS_AT) & CONTIGUOUS == 0:
+            return False
+        source = load_int(x + DATA_AT)
+    if out != 0:
+        if load_int32(out + FLAGS_AT) & (CONTIGUOUS | WRITEABLE) != CONTIGUOUS | WRITEABLE:
+            return False
+        target = load_int(out + DATA_AT)
+    if x != 0 and out != 0:
+        if source == target:
+            if entry[IN_PLACE] == 0:
+                return False
+        elif source < target + entry[OUT_BYTES] and target < source + entry[X_BYTES]:
+            return False
+    store_int(entry[BASES] + 8 * t.INPUT, source)
+    store_int(entry[BASES] + 8 * t.OUTPUT, target)
+    return True
+
+
+@jit()
+def conclude(entry_at: int) -> None:
+    """Account for the run that has just ended: clocks, trace, counters."""
+    entry = words(entry_at, ENTRY_WORDS)
+    session = words(entry[SESSION], t.SESSION_WORDS)
+    start, end = load_float(entry_at + 8 * START), load_float(session[t.CLOCK])
+    ended = monotonic()
+    store_float(entry[STREAM_CLOCK], end)
+    store_float(entry[COMPUTE_CLOCK], max(load_float(entry[COMPUTE_CLOCK]), end))
+    trace = words(entry[TRACE_WORDS], 2)
+    place = entry[RING] + trace[0] % entry[CAPACITY] * RECORD_BYTES
+    trace[0] += 1
+    memcpy(place, entry[TEMPLATE], RECORD_BYTES)
+    store_float(place + R_WALL_START, entry[STARTED] * 1e-9)
+    store_float(place + R_WALL_END, ended * 1e-9)
+    store_float(place + R_DEVICE_START, start)
+    store_float(place + R_DEVICE_END, end)
+    store_int(place + R_SEQUENCE, session[t.SEQUENCE])
+    store_int32(place + R_STEP, trace[1])
+    counts = words(entry[COUNTS], 3)
+    counts[0] += 1
+    counts[1] += entry[NBYTES]
+    counts[2] += entry[SENT]
+    times = entry[TIMES]
+    store_float(times, load_float(times) + (ended - entry[STARTED]) * 1e-9)
+    store_float(times + 8, load_float(times + 8) + (end - start))
+
+
+@jit()
+def again(entry_at: int, x: int, out: int) -> int:
+    """Run a bound operation on two arrays and account for it.
+
+    Parameters
+    ----------
+    entry_at : address of the entry's words.
+    x, out : addresses of the array objects (`id`), of the bound shapes and types, or 0.
+
+    Returns
+    -------
+    int
+        As `run`; or UNFIT, before anything has happened, where an array is not contiguous, not
+        writeable, or overlaps the other one.
+    """
+    entry = words(entry_at, ENTRY_WORDS)
+    if not _take_arrays(entry, x, out):
+        return UNFIT
+    session = words(entry[SESSION], t.SESSION_WORDS)
+    start = max(load_float(entry[STREAM_CLOCK]), load_float(entry[COMPUTE_CLOCK]))
+    store_float(entry_at + 8 * START, start)
+    store_float(session[t.CLOCK], start)
+    entry[STARTED] = monotonic()
+    session[t.SEQUENCE] += 1
+    came = run(entry[SESSION], entry[PROGRAM])
+    if came == CAME:
+        conclude(entry_at)
+    return came
