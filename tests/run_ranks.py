@@ -1,6 +1,6 @@
 """Run the multi-rank tests: one `mpirun -n N` of pytest for each N, watched from outside.
 
-    python tests/run_ranks.py [--sizes 1,2,4] [--hang 60] [--limit 280] [pytest arguments]
+    python tests/run_ranks.py [--sizes 1,2,4] [--hang 60] [--limit 480] [pytest arguments]
 
 A launch in which nothing moves for `--hang` seconds, or that takes longer than `--limit`, fails
 with what each rank was doing: its test, its verdict if it has one, and its stacks; then all its
@@ -63,9 +63,10 @@ def watch(process, folder, limit, hang):
     began = time.time()
     while (status := ended(process)) is None:
         moved = [path.stat().st_mtime for path in folder.glob("doing-*")]
-        idle = time.time() - max([began, *moved])
-        if idle > hang or time.time() - began > limit:
-            print(f"-- no end in sight: {idle:.0f} s without progress; the ranks were at:")
+        idle, spent = time.time() - max([began, *moved]), time.time() - began
+        if idle > hang or spent > limit:
+            why = f"{idle:.0f} s without progress" if idle > hang else f"{spent:.0f} s in all"
+            print(f"-- no end in sight: {why}; the ranks were at:")
             show_stacks(folder)
             return 1
     return status
@@ -103,7 +104,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sizes", default="1,2,4", help="numbers of ranks, comma separated")
     parser.add_argument("--hang", type=float, default=60, help="s without progress")
-    parser.add_argument("--limit", type=float, default=280, help="s for one launch")
+    parser.add_argument("--limit", type=float, default=480, help="s for one launch")
     options, arguments = parser.parse_known_args()
     arguments = [*PYTEST, f"--color={'yes' if sys.stdout.isatty() else 'no'}", *arguments]
     if not any(Path(argument.split("::")[0]).exists() for argument in arguments):
