@@ -107,7 +107,7 @@ UNDER_WAY = """
     hcom.init()
     group = hcom.new_group([0, 1])
     if hcom.rank() == 0:
-        group.recv(np.zeros(5), 1, tag=7, async_op=True)
+        group.recv(np.zeros(COUNT), 1, tag=7, async_op=True)
         {end}
     else:
         time.sleep(0.5)
@@ -116,15 +116,17 @@ UNDER_WAY = """
 
 
 def test_operations_that_are_not_over_at_exit_are_told(tmp_path):
-    done = run(tmp_path, UNDER_WAY.format(end="pass", peer="pass"), ranks=2)
+    body = UNDER_WAY.format(end="pass", peer="pass").replace("COUNT", "5")
+    done = run(tmp_path, body, ranks=2)
     told = "hcom: 1 asynchronous operations not over, first"
     assert done.stderr.count(told) == 1
     assert "recv from rank 1 (tag 7, 5 x float64), under way" in done.stderr
 
 
 def test_finalize_waits_for_what_is_under_way(tmp_path):
-    peer = "group.send(np.ones(5), 0, tag=7); hcom.finalize()"
-    done = run(tmp_path, UNDER_WAY.format(end="hcom.finalize()", peer=peer), ranks=2)
+    peer = "group.send(np.ones(COUNT), 0, tag=7, async_op=True); hcom.finalize()"
+    body = UNDER_WAY.format(end="hcom.finalize()", peer=peer).replace("COUNT", "10_000_000")
+    done = run(tmp_path, body, ranks=2)
     assert (done.returncode, done.stderr) == (0, "")
 
 

@@ -327,7 +327,6 @@ def test_a_rank_that_does_not_come_is_named_when_the_limit_is_over():
     for text in (first, second):
         assert "got nothing from rank(s) 1 within HCCL_EXEC_TIMEOUT (0.3 s)" in text
         assert "rank 1 computes" in text
-    assert "(found by rank" in first or "(found by rank" in second
     ranks.close()
 
 

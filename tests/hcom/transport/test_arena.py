@@ -152,6 +152,7 @@ def test_an_arena_has_no_name_in_the_file_system_and_is_not_inherited(arena):
 
 
 def test_opening_a_peers_arena_keeps_no_file_open(arena):
+    gc.collect()  # maps of other tests
     before = open_files()
     peers = [Arena.open(arena.name) for _ in range(5)]
     # A mmap object holds a duplicate of the file it was made from.

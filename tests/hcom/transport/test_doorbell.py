@@ -16,7 +16,7 @@ from hcom.transport.layout import PAGE
 
 ROOT = Path(__file__).resolve().parents[3]
 HERE = Path(__file__).parent
-ROUNDS = 20_000
+ROUNDS = 5000
 
 
 def run_script(name, folder, *arguments):
