@@ -26,6 +26,7 @@ from launch.channel import Channel, Event
 from launch.failure import describe, read_failures
 from launch.mpi import Mpi
 from launch.processes import adopt_orphans, end_descendants
+from launch.shared_memory import abandoned, mpi_files
 from launch.streams import Stream
 
 LAST_WORDS = 1.0  # s from a failure until the other ranks are asked to end
@@ -63,6 +64,7 @@ class Job:
         0 if every rank ended with 0; else the first failing rank's status, 128 + n for signal n.
         """
         adopt_orphans()
+        self._memory_before = mpi_files()
         self._hear_signals()
         with tempfile.TemporaryDirectory(prefix="hcom-run-") as folder:
             self._channel = Channel(Path(folder), self._ranks)
@@ -211,7 +213,7 @@ class Job:
         end_descendants(patience=HUNG_UP)
         self._read_events()
         if self._exit_status():
-            for path in self._shared_memory:
+            for path in self._shared_memory | abandoned(self._memory_before):
                 path.unlink(missing_ok=True)
 
     def _exit_status(self) -> int:
