@@ -150,6 +150,8 @@ def _round(engine: Any) -> Any:
             continue
         group_moved, group_left = _group(groups[number])
         moved, left = moved or group_moved, left or group_left
+    if moved:  # this process does not stand still, although its other threads may wait
+        add_int(engine[HEADER] + layout.TURNS, 1)
     return moved, left
 
 

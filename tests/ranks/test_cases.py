@@ -8,6 +8,8 @@ import time
 import numpy as np
 import pytest
 
+from hcom.transport import layout
+
 pytestmark = pytest.mark.usefixtures("hcom_world")
 
 several = pytest.mark.ranks(2, 4)
@@ -460,6 +462,25 @@ def test_a_barrier_comes_after_what_is_under_way(group):
     group.barrier()
     assert work.is_completed()
     assert (work.wait() == size).all()
+
+
+@several
+@pytest.mark.parametrize("call", ["all_reduce", "send_recv"])
+def test_what_is_under_way_shows_that_a_rank_does_not_stand_still(group, call):
+    """While a main thread waits for it: a second without a sign would end the job."""
+    rank, size = group.rank, group.rank_size
+    host = group._session.host
+    x, out = np.ones(2_000_000), np.zeros(2_000_000)
+    group.barrier()
+    before = host._word(host.rank, layout.TURNS)
+    if call == "all_reduce":
+        work = group.all_reduce(x, out=out, async_op=True)
+    else:
+        work = group.send_recv(x, (rank + 1) % size, out, (rank - 1) % size, async_op=True)
+    while not work.is_completed():
+        time.sleep(0.001)
+    assert host._word(host.rank, layout.TURNS) > before
+    assert (out == (size if call == "all_reduce" else 1)).all()
 
 
 @several
