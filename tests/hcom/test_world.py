@@ -110,7 +110,7 @@ UNDER_WAY = """
         group.recv(np.zeros(COUNT), 1, tag=7, async_op=True)
         {end}
     else:
-        time.sleep(0.5)
+        time.sleep(0.2)
         {peer}
 """
 
