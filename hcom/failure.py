@@ -6,6 +6,7 @@ MPI job, since the other ranks would wait for it.
 """
 
 import atexit
+import dis
 import os
 import sys
 import time
@@ -18,8 +19,9 @@ from hcom.transport.host import Host
 
 RUN_DIR = "HCOM_RUN_DIR"
 BEHIND_THE_FIRST = 1.0  # s
+PASSED_ON = 0.25  # s
 
-_exit_status = 0
+_last_exit: SystemExit | None = None
 
 
 def report_failures(host: Host) -> None:
@@ -51,26 +53,45 @@ def _report(host: Host, text: str) -> None:
         sys.stdout.flush()
         sys.stderr.write(text)
         sys.stderr.flush()
+        # MPI's launcher drops what it has not passed on when the job is aborted.
+        time.sleep(PASSED_ON)
     else:
         # The first to report ends the job; its text is to stand before the launcher's own.
         time.sleep(BEHIND_THE_FIRST)
 
 
 def _note_exit_status() -> None:
-    """Remember the status given to `sys.exit`: at exit the interpreter no longer tells it."""
+    """Keep what `sys.exit` raises: at exit the interpreter no longer tells the status."""
     exit_before = sys.exit
 
     def noting_exit(status: Any = None, /) -> NoReturn:
-        global _exit_status
-        _exit_status = status if isinstance(status, int) else int(status is not None)
-        exit_before(status)
+        global _last_exit
+        try:
+            exit_before(status)
+        except SystemExit as error:
+            _last_exit = error
+            raise
 
     sys.exit = noting_exit
 
 
 def _end_job_on_bad_exit() -> None:
-    if _exit_status:
-        _abort(_exit_status)
+    status = None if _last_exit is None else _last_exit.code
+    if status and _last_exit is not None and not _caught(_last_exit):
+        _abort(status if isinstance(status, int) else 1)
+
+
+def _caught(error: SystemExit) -> bool:
+    """Tell whether the program went on after an exit that it caught.
+
+    Then the outermost frame that the error has reached ended by returning; else it ended by
+    raising, whatever `finally` and `with` blocks were on the way.
+    """
+    trace = error.__traceback__
+    if trace is None:
+        return False
+    frame = trace.tb_frame
+    return dis.opname[frame.f_code.co_code[frame.f_lasti]].startswith("RETURN")
 
 
 def _abort(status: int) -> None:
