@@ -36,6 +36,8 @@ def check_message(message: object, session: Session) -> Message:
     peer = check_rank(peer, "dst" if kind == "send" else "src", len(session.ranks))
     if isinstance(tag, bool) or not isinstance(tag, int | np.integer):
         raise TypeError(f"tag must be an integer, not {type(tag).__name__}")
+    if not -(2**63) <= tag < 2**63:
+        raise ValueError(f"tag must fit in 64 bits, not {tag}")
     if kind == "recv" and not x.flags.writeable:
         raise ValueError("out is read-only")
     return str(kind), x, peer, int(tag)

@@ -42,6 +42,11 @@ class Caller:
         return self._place.rank
 
     @property
+    def usable(self) -> bool:
+        """Whether no operation of the group has failed or was left."""
+        return not self._session.broken
+
+    @property
     def rank_size(self) -> int:
         """Number of members."""
         return self._place.rank_size

@@ -6,6 +6,7 @@ MPI job, since the other ranks would wait for it.
 """
 
 import atexit
+import contextlib
 import dis
 import os
 import sys
@@ -20,6 +21,7 @@ from hcom.transport.host import Host
 RUN_DIR = "HCOM_RUN_DIR"
 BEHIND_THE_FIRST = 1.0  # s
 PASSED_ON = 0.25  # s
+MPI_MEMORY = ("/dev/shm/mpich_shm_", "/dev/shm/vader_segment.", "/dev/shm/sm_segment.")
 
 _last_exit: SystemExit | None = None
 
@@ -94,11 +96,24 @@ def _caught(error: SystemExit) -> bool:
     return dis.opname[frame.f_code.co_code[frame.f_lasti]].startswith("RETURN")
 
 
+def _unlink_mpi_memory() -> None:
+    """Take the names of MPI's shared memory away: an aborted job would leave them behind.
+
+    Who maps them keeps the memory until it ends.
+    """
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/maps").read_text().splitlines():
+            name = line.split(maxsplit=5)[-1]
+            if name.startswith(MPI_MEMORY):
+                Path(name).unlink(missing_ok=True)
+
+
 def _abort(status: int) -> None:
     """End every rank: MPI's own exit would wait for them."""
     from mpi4py import MPI
 
     sys.stdout.flush()
     sys.stderr.flush()
+    _unlink_mpi_memory()
     MPI.COMM_WORLD.Abort(status)
     os._exit(status)

@@ -7,9 +7,12 @@ kernel at once, the first compiles it and the others wait for its file and load 
 """
 
 import ast
+import atexit
 import fcntl
 import hashlib
 import os
+import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
@@ -79,6 +82,24 @@ def cache_folder() -> Path:
     home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     base = os.environ.get("NUMBA_CACHE_DIR") or str(Path(home) / "hcom")
     return Path(base) / f"kernels-{source_key()}"
+
+
+def _writable(folder: Path) -> Path:
+    """Make the folder; where that is refused, one for this process alone."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if os.access(folder, os.W_OK):
+            return folder
+        reason = "it is not writable"
+    except OSError as error:
+        reason = error.strerror or str(error)
+    own = tempfile.TemporaryDirectory(prefix="hcom-kernels-")
+    atexit.register(own.cleanup)
+    sys.stderr.write(
+        f"hcom: compiled kernels cannot be kept in {folder} ({reason}) and are compiled anew in "
+        "every process; set NUMBA_CACHE_DIR to a folder that can be written\n"
+    )
+    return Path(own.name)
 
 
 class _CompileOnce:
@@ -184,5 +205,4 @@ def intrinsic(function: Callable[..., Any]) -> Callable[..., Any]:
 # loop of 0.2 ms into one of 4.5 ms. Read when the first parallel kernel starts its threads.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-numba_config.CACHE_DIR = str(cache_folder())
-Path(numba_config.CACHE_DIR).mkdir(parents=True, exist_ok=True)
+numba_config.CACHE_DIR = str(_writable(cache_folder()))

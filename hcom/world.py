@@ -130,10 +130,13 @@ def finalize() -> None:
     if _world is None:
         return
     left, _world = _world, None
-    left.runtime.engine.wait_all()
-    left.group.barrier()
-    left.runtime.engine.end()
-    left.runtime.host.end()
+    try:
+        if left.group.usable:
+            left.runtime.engine.wait_all()
+            left.group.barrier()
+    finally:
+        left.runtime.engine.end()
+        left.runtime.host.end()
 
 
 def _leave() -> None:

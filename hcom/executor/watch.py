@@ -4,6 +4,7 @@ A kernel that waits comes back every 100 ms. Between two calls this module looks
 can still end; the interpreter handles signals there too.
 """
 
+import sys
 import time
 from collections.abc import Callable
 
@@ -48,18 +49,29 @@ class Watch:
         self._host.wait_begins(self._description)
         since, seen = time.monotonic(), progress()
         still_since, still = time.monotonic(), self._host.standstill()
+        looks = self._host.looks()
         try:
             while (came := resume()) == AGAIN:
                 now = time.monotonic()
+                self._host.look()
                 if progress() != seen:
                     since, seen = now, progress()
                 figures = self._host.standstill()
                 if figures is None or figures != still:
-                    still_since, still = now, figures
-                self._look(now - since, now - still_since if figures else 0.0)
+                    still_since, still, looks = now, figures, self._host.looks()
+                for_sure = figures and self._all_looked(looks)
+                self._look(now - since, now - still_since if for_sure else 0.0)
         finally:
             self._host.wait_ends()
         return came
+
+    def _all_looked(self, before: list[int]) -> bool:
+        """Whether every rank has looked again since: one that is stopped may have its data there.
+
+        Twice, for its first look may have begun before.
+        """
+        now = self._host.looks()
+        return all(n >= min(b + 2, sys.maxsize) for n, b in zip(now, before, strict=True))
 
     def _look(self, waited: float, still: float) -> None:
         lost = [rank for rank in self._needs() if rank in self._host.lost()]

@@ -3,6 +3,7 @@
 import os
 import select
 import struct
+import sys
 from collections.abc import Sequence
 
 from hcom.errors import HcomError
@@ -106,6 +107,17 @@ class Host:
         if any(state == layout.RUNNING and rank not in lost for rank, state in enumerate(states)):
             return None
         return tuple(self._word(rank, layout.TURNS) for rank in range(len(self.arenas)))
+
+    def look(self) -> None:
+        """Publish that this rank has looked again for what it waits for, and found nothing."""
+        looks = self._word(self.rank, layout.LOOKS) + 1
+        struct.pack_into("<q", self.arena.memory, layout.LOOKS, looks)
+
+    def looks(self) -> list[int]:
+        """Return how often each rank has looked in vain; for those that have ended, no bound."""
+        lost = self.lost()
+        ranks = range(len(self.arenas))
+        return [sys.maxsize if r in lost else self._word(r, layout.LOOKS) for r in ranks]
 
     def claim_report(self) -> bool:
         """Tell whether this rank is the first of the job to report a failure."""

@@ -22,6 +22,7 @@ DOORBELL = 64  # futex word: rung when something a sleeper may wait for has come
 SLEEPERS = 128  # threads of this process that sleep, or are about to
 STATE = 192  # RUNNING, WAITING or ENDED
 TURNS = 256  # grows with every wait that ended: who stands still has an equal figure twice
+LOOKS = 384  # grows each time a wait has looked and found nothing: who is stopped does not look
 CLAIM = 320  # on rank 0: taken once, by the first rank that reports a failure
 WAITING_FOR = 512
 WAITING_FOR_BYTES = 1024
