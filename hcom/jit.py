@@ -21,6 +21,8 @@ import llvmlite
 import numba
 import numba.extending
 from numba.core import config as numba_config
+from numba.core.ccallback import CFunc
+from numba.core.sigutils import normalize_signature
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -131,12 +133,12 @@ class _CompileOnce:
         finally:
             self._release()
 
-    def released_after(self, compile_: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def released_after(self, compile_: Callable[..., Any]) -> Callable[..., Any]:
         """Release the lock also where compiling ends in an error."""
 
-        def compile_and_release(signature: Any) -> Any:
+        def compile_and_release(*signature: Any) -> Any:
             try:
-                return compile_(signature)
+                return compile_(*signature)
             finally:
                 self._release()
 
@@ -148,12 +150,11 @@ class _CompileOnce:
             self._held = -1
 
 
-def _compile_once(dispatcher: Any) -> Any:
+def _compile_once(dispatcher: Any, function: Any) -> Any:
     cache = getattr(dispatcher, "_cache", None)
     if cache is None or numba_config.DISABLE_JIT:
         return dispatcher
     folder = Path(numba_config.CACHE_DIR)
-    function = dispatcher.py_func
     lock = folder / f"{function.__module__}.{function.__qualname__}.lock"
     dispatcher._cache = once = _CompileOnce(cache, lock)
     dispatcher.compile = once.released_after(dispatcher.compile)
@@ -182,7 +183,7 @@ def jit(
             nogil=True,
             cache=True,
         )(function)
-        return cast(Callable[P, R], _compile_once(dispatcher))
+        return cast(Callable[P, R], _compile_once(dispatcher, function))
 
     return decorate
 
@@ -191,7 +192,11 @@ def cfunc(signature: str | Any) -> Callable[[Callable[..., Any]], Any]:
     """Compile a function that other kernels call by its address (`.address`)."""
 
     def decorate(function: Callable[..., Any]) -> Any:
-        return numba.cfunc(signature, cache=True, error_model="numpy")(function)
+        options = {"error_model": "numpy"}
+        made = CFunc(function, normalize_signature(signature), locals={}, options=options)
+        made.enable_caching()
+        _compile_once(made, function).compile()
+        return made
 
     return decorate
 
