@@ -1,6 +1,7 @@
 """The interpreter of schedules in one process: results, re-entry, slots, agreement, faults."""
 
 import struct
+import threading
 import time
 
 import numpy as np
@@ -341,15 +342,38 @@ def test_a_rank_that_has_ended_is_not_waited_for(pair):
     assert time.monotonic() - began < 2.0
 
 
-def test_ranks_that_all_wait_are_told_within_two_seconds_whatever_the_limit(pair):
-    """Each rank runs an operation of its own group's other half: nobody will come."""
-    other = ThreadRanks(2, slot=1024, limit=1000.0)
+def waiting_beside(limit, looks, least, most):
+    """Rank 0 runs an operation while rank 1 waits elsewhere, and looks around or is stopped."""
+    other = ThreadRanks(2, slot=1024, limit=limit)
     schedule, counts, inputs, right = case(("all_reduce", "mesh"), 2, 10)
     programs = other.bind(schedule, counts, FLOAT, "sum")
     struct.pack_into("<q", other.hosts[1].arena.memory, layout.STATE, layout.WAITING)
     programs[0].point_at(inputs[0], right[0])
+    over = threading.Event()
+
+    def look():
+        while looks and not over.wait(0.1):
+            other.hosts[1].look()
+
+    peer = threading.Thread(target=look)
+    peer.start()
     began = time.monotonic()
-    with pytest.raises(NotifyTimeoutError, match="every rank of the job waits"):
+    try:
         other.sessions[0].run(programs[0])
-    assert 1.0 < time.monotonic() - began < 2.0
-    other.close()
+    finally:
+        took = time.monotonic() - began
+        over.set()
+        peer.join()
+        other.close()
+        assert least < took < most
+
+
+def test_ranks_that_all_wait_are_told_within_two_seconds_whatever_the_limit():
+    with pytest.raises(NotifyTimeoutError, match="every rank of the job waits"):
+        waiting_beside(limit=1000.0, looks=True, least=1.0, most=2.0)
+
+
+def test_a_rank_that_is_stopped_while_it_waits_is_no_standstill():
+    """What it waits for may be there: it cannot look."""
+    with pytest.raises(NotifyTimeoutError, match=r"within HCCL_EXEC_TIMEOUT \(2.5 s\)"):
+        waiting_beside(limit=2.5, looks=False, least=2.5, most=5.0)
