@@ -126,6 +126,12 @@ class Trainer:
         default = self.begin.run_dir or Path("runs") / time.strftime("%Y-%m-%d-%H%M%S")
         run_dir = self.options.run_dir or default
         if hcom.rank() == 0:
+            begun = self.begin.run_dir and self.begin.run_dir.resolve()
+            if run_dir.resolve() != begun and (run_dir / NAME).exists():
+                raise ConfigError(
+                    f"--run-dir {run_dir}: holds the files of another run; name a new directory, "
+                    f"or go on from it with --resume {run_dir}"
+                )
             try:
                 run_dir.mkdir(parents=True, exist_ok=True)
             except OSError as error:

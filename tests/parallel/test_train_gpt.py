@@ -141,6 +141,14 @@ def test_numbers_that_mean_nothing_are_refused_by_their_option(options, problem)
         Trainer(tiny_config(), Options(**options))
 
 
+def test_the_directory_of_another_run_is_refused_and_nothing_in_it_is_lost(tmp_path, monkeypatch):
+    monkeypatch.setattr(hcom, "rank", lambda: 0)
+    (tmp_path / "metrics.jsonl").write_text("kept")
+    with pytest.raises(ConfigError, match=r"holds the files of another run.*--resume"):
+        Trainer(tiny_config(), Options(run_dir=tmp_path))
+    assert (tmp_path / "metrics.jsonl").read_text() == "kept"
+
+
 def test_a_run_directory_that_cannot_be_made_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(hcom, "rank", lambda: 0)
     (tmp_path / "file").touch()
