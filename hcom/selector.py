@@ -43,7 +43,10 @@ def resolve(algorithm: str | Schedule, collective: str, rank_size: int, root: in
     elif isinstance(algorithm, Schedule):
         schedule = algorithm
     else:
-        raise TypeError(f"algorithm must be a name or a Schedule, not {type(algorithm).__name__}")
+        raise TypeError(
+            f"algorithm must be a name or a Schedule, not {type(algorithm).__name__}"
+            + ("; call it with hcom.rank_size()" if callable(algorithm) else "")
+        )
     wanted = (collective, rank_size, root)
     found = (schedule.collective, schedule.rank_size, schedule.root)
     if found != wanted:

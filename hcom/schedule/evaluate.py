@@ -113,7 +113,9 @@ def _fold(values: list[Array], fold: Fold) -> Array:
     if len(values) == 1:
         return values[0]
     wide = [v.astype(np.float32) for v in values] if kind in NARROW else values
-    return functools.reduce(fold, wide).astype(kind)
+    # What does not fit becomes infinite, as on a rank, without a word.
+    with np.errstate(over="ignore", invalid="ignore"):
+        return functools.reduce(fold, wide).astype(kind)
 
 
 def _mean(x: Array, rank_size: int) -> Array:

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -35,11 +35,14 @@ Algorithm = Annotated[
     typer.Option("--algorithm", "-a", help="ring, 'mesh(one_shot=True)', or file:PATH (text form)"),
 ]
 Algorithms = Annotated[
-    str,
+    list[str],
     typer.Option(
-        "--algorithm", "-a", help="as above; by default every algorithm of the collective"
+        "--algorithm",
+        "-a",
+        help="ring, 'mesh(one_shot=True)', or file:PATH; once for each; by default every algorithm",
     ),
 ]
+EVERY: list[str] = []
 Ranks = Annotated[int, typer.Option("--ranks", "-n", help="number of ranks")]
 Root = Annotated[int, typer.Option(help="the root's rank, where the collective has one")]
 Bytes = Annotated[
@@ -65,18 +68,22 @@ def _stop(text: str, status: int) -> None:
     raise typer.Exit(status)
 
 
-def _schedules(collective: str, algorithm: str, ranks: int, root: int) -> Iterator[Schedule]:
-    """Make the schedule that is asked for, or those of every algorithm; a file's is checked."""
-    if algorithm.startswith("file:"):
-        schedule = parse_schedule(Path(algorithm.removeprefix("file:")).read_text(encoding="utf-8"))
-        if schedule.collective != collective:
-            raise ValueError(f"{algorithm} has {schedule.collective}, not {collective}")
-        check_schedule(schedule)
-        yield schedule
-        return
+def _schedules(collective: str, asked: Sequence[str], ranks: int, root: int) -> Iterator[Schedule]:
+    """Make the schedules that are asked for, or those of every algorithm."""
     # Where there is no such collective, building says so.
-    for name in [algorithm] if algorithm else algorithms(collective) or ["ring"]:
-        yield build(collective, name, ranks, root)
+    for algorithm in asked or algorithms(collective) or ["ring"]:
+        yield _schedule(collective, algorithm, ranks, root)
+
+
+def _schedule(collective: str, algorithm: str, ranks: int, root: int) -> Schedule:
+    """Make one schedule; a file's is checked."""
+    if not algorithm.startswith("file:"):
+        return build(collective, algorithm, ranks, root)
+    schedule = parse_schedule(Path(algorithm.removeprefix("file:")).read_text(encoding="utf-8"))
+    if schedule.collective != collective:
+        raise ValueError(f"{algorithm} has {schedule.collective}, not {collective}")
+    check_schedule(schedule)
+    return schedule
 
 
 def _topology(profile: str, ranks: int, servers: int) -> Topology:
@@ -105,7 +112,7 @@ def _size(nbytes: float) -> str:
 def show(collective: Collective, algorithm: Algorithm, ranks: Ranks = 4, root: Root = 0) -> None:
     """Print the rounds; into a file or pipe in the text form that file: reads."""
     with _one_line_errors():
-        (schedule,) = _schedules(collective, algorithm, ranks, root)
+        schedule = _schedule(collective, algorithm, ranks, root)
     if not sys.stdout.isatty():
         typer.echo(str(schedule))
         return
@@ -117,7 +124,7 @@ def show(collective: Collective, algorithm: Algorithm, ranks: Ranks = 4, root: R
 
 @app.command()
 def check(
-    collective: Collective, algorithm: Algorithms = "", ranks: Ranks = 4, root: Root = 0
+    collective: Collective, algorithm: Algorithms = EVERY, ranks: Ranks = 4, root: Root = 0
 ) -> None:
     """Replay on symbols; exit status 1 and one line where a schedule is wrong."""
     with _one_line_errors():
@@ -129,7 +136,7 @@ def check(
 @app.command()
 def price(
     collective: Collective,
-    algorithm: Algorithms = "",
+    algorithm: Algorithms = EVERY,
     ranks: Ranks = 4,
     root: Root = 0,
     nbytes: Bytes = "1M",
@@ -197,7 +204,7 @@ def draw(
 ) -> None:
     """Draw the rounds as SVG; the messages that decide the time are thick."""
     with _one_line_errors():
-        (schedule,) = _schedules(collective, algorithm, ranks, root)
+        schedule = _schedule(collective, algorithm, ranks, root)
         topology = _topology(profile, schedule.rank_size, servers)
         cost = price_schedule(schedule, topology, _nbytes(nbytes))
         picture = draw_schedule(schedule, cost.critical_path)
