@@ -84,7 +84,7 @@ class Caller:
         async_op: bool,
     ) -> Result:
         """Run a collective, by the short way if its like has run before."""
-        key = None
+        key, prepared = None, None
         if type(x) is np.ndarray and not async_op:
             key = (check, arguments, algorithm, x.shape, x.dtype)
             prepared = self._prepared.get(key)
@@ -94,11 +94,15 @@ class Caller:
                     return target
         call = check(self._place, x, *arguments, out=out, algorithm=algorithm)
         result = self._do(call, async_op)
-        if key is not None and (prepared := self._prepare(call)) is not None:
+        if key is not None and prepared is None:
+            self._keep(key, self._prepare(call))
+        return result
+
+    def _keep(self, key: Hashable, prepared: Prepared | None) -> None:
+        if prepared is not None:
             if len(self._prepared) == KEPT:
                 self._prepared.clear()
             self._prepared[key] = prepared
-        return result
 
     def _prepare(self, call: Call) -> Prepared | None:
         """Make the short way of a call, where there is one."""
@@ -113,10 +117,10 @@ class Caller:
     def _run(self, call: Call, out: Array | None, async_op: bool) -> Result:
         """Run a call into `out`, here or on the communication thread."""
         operation = self._binder.bind(call.request)
-        target = None if out is None else out
+        target = out
         if target is not None and not target.flags.c_contiguous:
             target = np.empty(target.shape, target.dtype)
-        in_place = call.x is not None and target is out is not None and same_memory(call.x, out)
+        in_place = call.x is not None and target is not None and same_memory(call.x, target)
         source = target if in_place or call.x is None else contiguous(call.x)
         engine = self._runtime.engine
         if not async_op and not engine.busy(self._session):

@@ -9,14 +9,15 @@ import contextlib
 import os
 from pathlib import Path
 
-FOLDER = Path("/dev/shm")  # where Linux keeps it
+from launch.rank import SHARED_MEMORY
+
 MPI_NAMES = ("mpich_shm_", "vader_segment.", "sm_segment.", "Intel_MPI_")
 
 
 def mpi_files() -> set[Path]:
     """Give the files of MPI libraries that are there now and belong to this user."""
     found = set()
-    for path in FOLDER.glob("*"):
+    for path in SHARED_MEMORY.glob("*"):
         with contextlib.suppress(FileNotFoundError):  # its job has ended meanwhile
             if path.name.startswith(MPI_NAMES) and path.stat().st_uid == os.getuid():
                 found.add(path)

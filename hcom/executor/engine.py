@@ -8,6 +8,7 @@ What it does to a command it tells in the command's words; whoever waits looks t
 from typing import Any
 
 from hcom.executor import tables as t
+from hcom.executor.declare import declare_fault
 from hcom.executor.message import try_once
 from hcom.executor.run import DIFFERS, run
 from hcom.executor.tables import floats, rows, words
@@ -16,17 +17,14 @@ from hcom.transport import layout
 from hcom.transport.atomics import (
     add_int,
     fence,
-    futex_wait,
     load_acquire,
     load_float,
-    load_int32,
     monotonic,
     sched_yield,
     store_float,
-    store_int,
     store_release,
 )
-from hcom.transport.doorbell import AGAIN, CAME, SLEEP_NANOSECONDS, YIELDS, ring
+from hcom.transport.doorbell import AGAIN, CAME, SLEEP_NANOSECONDS, YIELDS, get_up, lie_down, ring
 
 # Words of the engine
 STOP, HEADER, GROUPS, GROUP_TABLE, ENGINE_WORDS = range(5)
@@ -41,23 +39,6 @@ REST = 1_000_000_000
 C_KIND, C_AT, C_COUNT, C_ISSUE, C_STATUS, C_END, C_WALL, C_SEQUENCE, COMMAND_WORDS = range(9)
 COLLECTIVE, MESSAGES = range(2)
 QUEUED, STARTED, DONE, FAILED = range(4)
-
-
-@jit()
-def _declare_mismatch(session: Any) -> None:
-    """Set the fault words of every member that has none, the kind last, and wake all."""
-    windows = words(session[t.WINDOWS], session[t.RANK_SIZE])
-    headers = words(session[t.HEADERS], session[t.RANK_SIZE])
-    for member in range(session[t.RANK_SIZE]):
-        fault = windows[member] + layout.FAULT
-        if load_acquire(fault) == layout.NO_FAULT:
-            store_int(fault + 8, session[t.SEQUENCE])
-            store_int(fault + 16, session[t.ODD_RANK])
-            store_int(fault + 24, session[t.RANK])
-            store_release(fault, layout.MISMATCH)
-    fence()
-    for member in range(session[t.RANK_SIZE]):
-        ring(headers[member])
 
 
 @jit()
@@ -88,7 +69,7 @@ def _collective(session: Any, session_at: int, command: Any) -> bool:
     if came == AGAIN:
         return bool(session[t.CURSOR] != before)
     if came == DIFFERS:
-        _declare_mismatch(session)
+        declare_fault(session_at, layout.MISMATCH, session[t.ODD_RANK])
     _end(session, command, DONE if came == CAME else FAILED, load_float(session[t.CLOCK]))
     return True
 
@@ -180,13 +161,11 @@ def serve(engine_at: int) -> int:
             sched_yield()
             continue
         idle = 0
-        add_int(header + layout.SLEEPERS, 1)
-        fence()
-        value = load_int32(header + layout.DOORBELL)
+        value = lie_down(header)
         moved, left = _round(engine)
-        if not moved and load_acquire(engine_at + 8 * STOP) == 0:
-            futex_wait(header + layout.DOORBELL, value, SLEEP_NANOSECONDS if left else REST)
-        add_int(header + layout.SLEEPERS, -1)
+        rest = SLEEP_NANOSECONDS if left else REST
+        stays_up = moved or load_acquire(engine_at + 8 * STOP) != 0
+        get_up(header, value, 0 if stays_up else rest)
 
 
 @jit()

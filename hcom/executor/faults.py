@@ -19,7 +19,7 @@ class Fault(NamedTuple):
 
 
 class Window:
-    """A member's window of a communicator, read and marked from Python."""
+    """A member's window of a communicator, as Python reads it."""
 
     def __init__(self, arena: Arena, offset: int) -> None:
         self._memory, self._offset = arena.memory, offset
@@ -29,7 +29,7 @@ class Window:
         """Describe the member's operation of this number; None if it has not begun it."""
         kept, size = layout.DESCRIPTORS_KEPT, layout.DESCRIPTOR_BYTES
         place = self._offset + layout.DESCRIPTORS + sequence % kept * size
-        number, _, _, length = struct.unpack_from("<4q", self._memory, place)
+        number, _, length = struct.unpack_from("<3q", self._memory, place)
         if number < sequence:
             return None
         if number > sequence:
@@ -41,13 +41,6 @@ class Window:
         """Read the fault words."""
         at = self._offset + layout.FAULT
         return Fault(*struct.unpack_from("<4q", self._memory, at))
-
-    def declare(self, kind: int, sequence: int, odd: int, finder: int) -> None:
-        """Set the fault words, unless there is a fault already; the kind last, it is the sign."""
-        at = self._offset + layout.FAULT
-        if struct.unpack_from("<q", self._memory, at)[0] == layout.NO_FAULT:
-            struct.pack_into("<3q", self._memory, at + 8, sequence, odd, finder)
-            struct.pack_into("<q", self._memory, at, kind)
 
 
 def differing(windows: Sequence[Window], ranks: Sequence[int], sequence: int) -> str:

@@ -10,16 +10,14 @@ block each other, so their order in the list does not matter.
 from typing import Any
 
 from hcom.executor import tables as t
+from hcom.executor.channel import channel_at, envelope_at, inline_at, stream_slot_at
 from hcom.executor.tables import rows, words
 from hcom.jit import jit
 from hcom.transport import layout
 from hcom.transport.atomics import (
-    add_int,
     fence,
-    futex_wait,
     load_acquire,
     load_int,
-    load_int32,
     memcpy,
     monotonic,
     process_vm_readv,
@@ -34,36 +32,13 @@ from hcom.transport.doorbell import (
     SLEEP_NANOSECONDS,
     TURN_NANOSECONDS,
     YIELDS,
+    get_up,
+    lie_down,
     ring,
 )
 
 # Bytes of one look into another process's memory: short enough to come back for signals.
 READ_BYTES = 16 << 20
-
-
-@jit(inline=True)
-def _channel(session: Any, owner: int, peer: int) -> int:
-    """Address of the owner's channel to a peer (members of the group)."""
-    windows = words(session[t.WINDOWS], session[t.RANK_SIZE])
-    channel = layout.STREAM_AT + layout.STREAM_SLOTS * session[t.STREAM_BYTES]
-    slots = layout.SLOTS_AT + layout.SLOTS * session[t.SLOT_BYTES]
-    return int(windows[owner] + slots + peer * channel)
-
-
-@jit(inline=True)
-def _envelope(channel: int, number: int) -> int:
-    return channel + layout.ENVELOPES + number % layout.ENVELOPES_KEPT * layout.ENVELOPE_BYTES
-
-
-@jit(inline=True)
-def _inline(channel: int, number: int) -> int:
-    return channel + layout.INLINE_AT + number % layout.ENVELOPES_KEPT * layout.INLINE_BYTES
-
-
-@jit(inline=True)
-def _stream_slot(session: Any, channel: int, piece: int) -> int:
-    slot: int = piece % layout.STREAM_SLOTS * session[t.STREAM_BYTES]
-    return channel + layout.STREAM_AT + slot
 
 
 @jit(inline=True)
@@ -75,9 +50,9 @@ def _ring_peer(session: Any, peer: int) -> None:
 @jit()
 def _post(session: Any, message: Any) -> bool:
     """Offer a message to its peer, if an envelope is free."""
-    channel = _channel(session, session[t.RANK], message[t.M_PEER])
+    channel = channel_at(session, session[t.RANK], message[t.M_PEER])
     number = load_int(channel + layout.POSTED)
-    envelope = _envelope(channel, number)
+    envelope = envelope_at(channel, number)
     if load_acquire(envelope + layout.E_STATE) != layout.FREE:
         return False
     store_int(envelope + layout.E_TAG, message[t.M_TAG])
@@ -87,7 +62,7 @@ def _post(session: Any, message: Any) -> bool:
     store_int(envelope + layout.E_ARRIVAL, message[t.M_TIME])
     store_int(envelope + layout.E_NUMBER, number)
     if message[t.M_BYTES] <= layout.INLINE_BYTES:
-        memcpy(_inline(channel, number), message[t.M_ADDRESS], message[t.M_BYTES])
+        memcpy(inline_at(channel, number), message[t.M_ADDRESS], message[t.M_BYTES])
     store_release(envelope + layout.E_STATE, layout.OFFERED)
     store_release(channel + layout.POSTED, number + 1)
     message[t.M_NUMBER] = number
@@ -99,8 +74,8 @@ def _post(session: Any, message: Any) -> bool:
 @jit()
 def _follow(session: Any, message: Any) -> bool:
     """Look what became of an offered message: stream it when asked, end it when taken."""
-    channel = _channel(session, session[t.RANK], message[t.M_PEER])
-    envelope = _envelope(channel, message[t.M_NUMBER])
+    channel = channel_at(session, session[t.RANK], message[t.M_PEER])
+    envelope = envelope_at(channel, message[t.M_NUMBER])
     state = load_acquire(envelope + layout.E_STATE)
     if state == layout.COMPLETE or state == layout.REFUSED:
         message[t.M_THEIR_BYTES] = load_int(envelope + layout.E_BYTES)
@@ -115,7 +90,7 @@ def _follow(session: Any, message: Any) -> bool:
     if filled - load_acquire(channel + layout.DRAINED) >= layout.STREAM_SLOTS:
         return False
     nbytes = min(session[t.STREAM_BYTES], message[t.M_BYTES] - moved)
-    memcpy(_stream_slot(session, channel, filled), message[t.M_ADDRESS] + moved, nbytes)
+    memcpy(stream_slot_at(session, channel, filled), message[t.M_ADDRESS] + moved, nbytes)
     message[t.M_MOVED] = moved + nbytes
     store_release(channel + layout.FILLED, filled + 1)
     _ring_peer(session, message[t.M_PEER])
@@ -126,17 +101,17 @@ def _follow(session: Any, message: Any) -> bool:
 def _find(session: Any, message: Any) -> int:
     """Find the number of the oldest offered envelope with this message's tag, or -1."""
     peer = message[t.M_PEER]
-    channel = _channel(session, peer, session[t.RANK])
+    channel = channel_at(session, peer, session[t.RANK])
     heads = words(session[t.HEADS], session[t.RANK_SIZE])
     posted = load_acquire(channel + layout.POSTED)
     while heads[peer] < posted:
-        envelope = _envelope(channel, heads[peer])
+        envelope = envelope_at(channel, heads[peer])
         ours = load_int(envelope + layout.E_NUMBER) == heads[peer]
         if ours and load_acquire(envelope + layout.E_STATE) == layout.OFFERED:
             break
         heads[peer] += 1
     for number in range(heads[peer], posted):
-        envelope = _envelope(channel, number)
+        envelope = envelope_at(channel, number)
         offered = load_acquire(envelope + layout.E_STATE) == layout.OFFERED
         if offered and load_int(envelope + layout.E_NUMBER) == number:
             if load_int(envelope + layout.E_TAG) == message[t.M_TAG]:
@@ -157,8 +132,8 @@ def _match(session: Any, message: Any) -> bool:
     number = _find(session, message)
     if number < 0:
         return False
-    channel = _channel(session, message[t.M_PEER], session[t.RANK])
-    envelope = _envelope(channel, number)
+    channel = channel_at(session, message[t.M_PEER], session[t.RANK])
+    envelope = envelope_at(channel, number)
     message[t.M_NUMBER] = number
     message[t.M_TIME] = load_int(envelope + layout.E_ARRIVAL)
     nbytes, kind = load_int(envelope + layout.E_BYTES), load_int(envelope + layout.E_TYPE)
@@ -168,7 +143,7 @@ def _match(session: Any, message: Any) -> bool:
         store_int(envelope + layout.E_TYPE, message[t.M_TYPE])
         _end(session, message, envelope, layout.REFUSED)
     elif nbytes <= layout.INLINE_BYTES:
-        memcpy(message[t.M_ADDRESS], _inline(channel, number), nbytes)
+        memcpy(message[t.M_ADDRESS], inline_at(channel, number), nbytes)
         _end(session, message, envelope, layout.COMPLETE)
     else:
         message[t.M_STATE] = t.MATCHED
@@ -199,7 +174,7 @@ def _drain(session: Any, message: Any, channel: int) -> bool:
         return False
     moved = message[t.M_MOVED]
     nbytes = min(session[t.STREAM_BYTES], message[t.M_BYTES] - moved)
-    memcpy(message[t.M_ADDRESS] + moved, _stream_slot(session, channel, drained), nbytes)
+    memcpy(message[t.M_ADDRESS] + moved, stream_slot_at(session, channel, drained), nbytes)
     message[t.M_MOVED] = moved + nbytes
     store_release(channel + layout.DRAINED, drained + 1)
     _ring_peer(session, message[t.M_PEER])
@@ -210,8 +185,8 @@ def _drain(session: Any, message: Any, channel: int) -> bool:
 def _take(session: Any, message: Any) -> bool:
     """Move on with a matched receive that is too long for its envelope."""
     peer = message[t.M_PEER]
-    channel = _channel(session, peer, session[t.RANK])
-    envelope = _envelope(channel, message[t.M_NUMBER])
+    channel = channel_at(session, peer, session[t.RANK])
+    envelope = envelope_at(channel, message[t.M_NUMBER])
     streaming = words(session[t.STREAMING], session[t.RANK_SIZE])
     if message[t.M_STATE] == t.MATCHED:
         if session[t.CROSS_MEMORY] != 0 and _read_across(session, message, envelope):
@@ -266,13 +241,9 @@ def _count_turn(header: int) -> None:
 def _nap(session: Any, messages: Any) -> bool:
     """Sleep until rung, unless a message gets on first; whether one did."""
     header = session[t.HEADER]
-    add_int(header + layout.SLEEPERS, 1)
-    fence()
-    value = load_int32(header + layout.DOORBELL)
+    value = lie_down(header)
     moved, _ = try_once(session, messages)
-    if not moved:
-        futex_wait(header + layout.DOORBELL, value, SLEEP_NANOSECONDS)
-    add_int(header + layout.SLEEPERS, -1)
+    get_up(header, value, 0 if moved else SLEEP_NANOSECONDS)
     return bool(moved)
 
 

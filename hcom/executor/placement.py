@@ -41,13 +41,3 @@ class Placement:
     def size(self, origin_rank: int, position: int) -> int:
         """Bytes of the value that a rank's input holds at a position."""
         return int(self._sizes[origin_rank, position])
-
-    @property
-    def input_bytes(self) -> int:
-        """Bytes of this rank's input array."""
-        return max((sum(span) for span in self.inputs.values()), default=0)
-
-    @property
-    def output_bytes(self) -> int:
-        """Bytes of this rank's output array."""
-        return max((sum(span) for span in self.outputs.values()), default=0)

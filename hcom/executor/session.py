@@ -8,6 +8,7 @@ import numpy as np
 
 from hcom.errors import HcomError, MismatchError, NotifyTimeoutError, PeerLostError
 from hcom.executor import tables as t
+from hcom.executor.declare import declare_fault
 from hcom.executor.faults import Window, differing
 from hcom.executor.program import Program
 from hcom.executor.run import DIFFERS, run
@@ -156,9 +157,7 @@ class Session:
 
     def declare(self, kind: int, odd: int) -> None:
         """Set the fault word of every member that has none, and wake all."""
-        for window in self.windows:
-            window.declare(kind, self.sequence, odd, self.rank)
-        self.host.wake_all()
+        declare_fault(self.address, kind, odd)
 
     def raise_fault(self) -> NoReturn:
         """Raise the error that the fault words of this rank's window tell."""

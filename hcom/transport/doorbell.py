@@ -49,14 +49,26 @@ def ring(header: int) -> None:
 
 
 @jit(inline=True)
-def nap(header: int, word: int, target: int) -> None:
-    """Sleep until rung, unless the word (0: none) is at its target by now."""
+def lie_down(header: int) -> int:
+    """Become a sleeper; look once more after this, then `get_up` with what it returns."""
     add_int(header + SLEEPERS, 1)
     fence()
-    value = load_int32(header + DOORBELL)
-    if word == 0 or load_acquire(word) < target:
-        futex_wait(header + DOORBELL, value, SLEEP_NANOSECONDS)
+    return int(load_int32(header + DOORBELL))
+
+
+@jit(inline=True)
+def get_up(header: int, value: int, nanoseconds: int) -> None:
+    """Sleep until rung or so long (0: not at all), and be no sleeper any more."""
+    if nanoseconds > 0:
+        futex_wait(header + DOORBELL, value, nanoseconds)
     add_int(header + SLEEPERS, -1)
+
+
+@jit(inline=True)
+def nap(header: int, word: int, target: int) -> None:
+    """Sleep until rung, unless the word is at its target by now."""
+    value = lie_down(header)
+    get_up(header, value, SLEEP_NANOSECONDS if load_acquire(word) < target else 0)
 
 
 @jit()

@@ -47,9 +47,8 @@ SLOTS = 4
 # Fields of a descriptor
 SEQUENCE = 0
 DIGEST = 8
-ENTRY_CLOCK = 16
-TEXT_BYTES = 24
-TEXT = 32
+TEXT_BYTES = 16
+TEXT = 24
 TEXT_ROOM = DESCRIPTOR_BYTES - TEXT
 
 # Channel from the window's owner to one peer: envelopes, inline data, then two stream slots.
@@ -78,7 +77,7 @@ E_NUMBER = 48
 FREE, OFFERED, TAKEN, STREAMS, COMPLETE, REFUSED = range(6)
 
 # Kinds of fault
-NO_FAULT, MISMATCH, LOST, STALLED, TIMED_OUT = 0, 1, 2, 3, 4
+NO_FAULT, MISMATCH, LOST, TIMED_OUT = range(4)
 
 
 def channel_bytes(stream_slot: int) -> int:

@@ -8,7 +8,7 @@ from launch.shared_memory import abandoned, mpi_files
 
 
 def test_only_new_files_of_an_mpi_that_nobody_uses_are_abandoned(tmp_path, monkeypatch):
-    monkeypatch.setattr(shared_memory, "FOLDER", tmp_path)
+    monkeypatch.setattr(shared_memory, "SHARED_MEMORY", tmp_path)
     (tmp_path / "mpich_shm_old").write_bytes(b"x")
     before = mpi_files()
     for name in ("mpich_shm_left", "mpich_shm_mapped", "mpich_shm_open", "sem.of_a_user"):

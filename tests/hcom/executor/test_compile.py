@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 from simulated_ranks import GARBAGE, SimulatedGroup
+from spans import extent
 
 from hcom.algorithms import TABLE, algorithms, build
 from hcom.device import load_profile
@@ -35,7 +36,7 @@ def counts_of(schedule, nbytes):
 def inputs_of(schedule, counts, dtype, seed):
     """Random bytes (or numbers) for each rank's input."""
     rng = np.random.default_rng([seed, schedule.rank_size])
-    sizes = [Placement(schedule, counts, r).input_bytes for r in range(schedule.rank_size)]
+    sizes = [extent(Placement(schedule, counts, r).inputs) for r in range(schedule.rank_size)]
     if dtype == np.uint8:
         return [rng.integers(0, 256, size, np.uint8) for size in sizes]
     return [rng.standard_normal(size // dtype.itemsize).astype(dtype) for size in sizes]

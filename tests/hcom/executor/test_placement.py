@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from spans import extent
 
 from hcom.algorithms import build
 from hcom.executor.placement import Placement
@@ -50,7 +51,7 @@ def test_positions_fill_both_arrays_without_gaps(collective, block, slices):
         for rank in range(rank_size):
             placement = Placement(schedule, block * rank_size, rank)
             sizes = expected_bytes(collective, rank, [block] * rank_size)
-            assert (placement.input_bytes, placement.output_bytes) == sizes
+            assert (extent(placement.inputs), extent(placement.outputs)) == sizes
             assert_fills(placement.inputs, sizes[0])
             assert_fills(placement.outputs, sizes[1])
 
@@ -62,7 +63,7 @@ def test_blocks_of_unequal_size_begin_where_their_counts_say(collective):
     schedule = schedule_of(collective, 4)
     for rank in range(4):
         placement = Placement(schedule, counts, rank)
-        assert (placement.input_bytes, placement.output_bytes) == expected_bytes(
+        assert (extent(placement.inputs), extent(placement.outputs)) == expected_bytes(
             collective, rank, counts
         )
         large = placement.inputs if len(placement.inputs) > 1 else placement.outputs

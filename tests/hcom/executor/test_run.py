@@ -6,6 +6,7 @@ import time
 
 import numpy as np
 import pytest
+from spans import extent
 from thread_ranks import ThreadRanks
 
 from hcom.algorithms import TABLE, algorithms, build
@@ -59,7 +60,7 @@ def case(cell, size, elements):
             tuple(width * (elements + s + 2 * d) for d in range(size)) for s in range(size)
         )
     rng = np.random.default_rng([size, elements])
-    sizes = [Placement(schedule, counts, rank).input_bytes // width for rank in range(size)]
+    sizes = [extent(Placement(schedule, counts, rank).inputs) // width for rank in range(size)]
     inputs = [rng.standard_normal(n).astype(np.float32) for n in sizes]
     right = evaluate(schedule, inputs, counts=np.array(counts) // width if blocked else None)
     return schedule, counts, inputs, [np.asarray(y, np.float32) for y in right]
