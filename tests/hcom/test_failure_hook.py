@@ -112,3 +112,17 @@ def test_a_rank_that_exits_with_a_status_ends_the_job_while_others_sleep(tmp_pat
     done = run(tmp_path, f"if rank == 1: sys.exit(3)\ntime.sleep({SLEEP})", ranks=2)
     assert done.returncode != 0
     assert "Traceback" not in done.stderr
+
+
+def test_the_mpis_shared_memory_is_gone_after_a_failure(tmp_path):
+    body = f"""
+from launch.rank import mapped_shared_memory
+open({str(tmp_path)!r} + f'/mapped-{{rank}}', 'w').write('\\n'.join(mapped_shared_memory('self')))
+hcom.barrier()
+if rank == 1: raise ValueError('boom')
+hcom.barrier()
+"""
+    run(tmp_path, body, ranks=2)
+    files = {name for record in tmp_path.glob("mapped-*") for name in record.read_text().split()}
+    assert len(list(tmp_path.glob("mapped-*"))) == 2
+    assert not [name for name in files if Path(name).exists()]

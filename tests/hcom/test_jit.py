@@ -200,6 +200,54 @@ def test_of_two_processes_one_compiles_and_the_other_waits_and_loads(tmp_path):
     assert counts == [["0", "1"], ["1", "0"]]  # hits, misses
 
 
+ADDRESS_ONCE = """
+import sys, time
+from pathlib import Path
+
+from hcom.jit import cfunc
+
+folder, number = Path(sys.argv[1]), sys.argv[2]
+(folder / f"ready-{{number}}").touch()
+while len(list(folder.glob("ready-*"))) < 2:
+    time.sleep(0.001)
+
+
+def slow_to_compile(x):
+    total = 0.0
+    {body}
+    return total
+
+
+print(cfunc("float64(float64)")(slow_to_compile).cache_hits)
+"""
+
+
+def test_of_two_processes_one_compiles_a_function_with_an_address(tmp_path):
+    body = "\n    ".join(f"total += x * {n}.0 if x > {n} else 1.0" for n in range(200))
+    script = tmp_path / "both.py"
+    script.write_text(ADDRESS_ONCE.format(body=body))
+    both = [start(script, tmp_path, str(number)) for number in range(2)]
+    assert sorted(end(process).strip() for process in both) == ["0", "1"]
+
+
+def test_without_a_folder_to_keep_them_kernels_still_run_and_one_line_says_so():
+    nowhere = {"HOME": "/proc/nowhere", "PYTHONPATH": str(ROOT)}
+    kept = {k: v for k, v in os.environ.items() if k not in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME")}
+    program = "from hcom.transport.host import _take\nimport numpy as np\n"
+    program += "x = np.array([5])\nprint(_take(x.ctypes.data), x[0])"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=kept | nowhere,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout) == (0, "5 6\n"), done.stderr
+    (line,) = done.stderr.splitlines()
+    assert "cannot be kept in /proc/nowhere/.cache/hcom" in line
+    assert "set NUMBA_CACHE_DIR" in line
+
+
 FAILS_THEN_RUNS = """
 import sys, time
 from pathlib import Path

@@ -135,3 +135,24 @@ def test_a_wrong_setting_is_told_in_one_line_before_anything_is_shared(tmp_path)
     assert done.returncode == 1
     last = done.stderr.strip().splitlines()[-1]
     assert last.startswith("hcom.errors.ConfigError: EI0001: HCCL_EXEC_TIMEOUT='soon' must be")
+
+
+FAILED = """
+    import numpy as np
+    import hcom
+
+    hcom.init()
+    try:
+        hcom.all_reduce(np.ones(3 + hcom.rank()))
+    except hcom.MismatchError:
+        hcom.finalize()
+    hcom.init()
+    print(int(hcom.all_reduce(np.ones(1)).item()))
+    hcom.finalize()
+"""
+
+
+def test_a_world_that_has_failed_can_be_left_and_joined_anew(tmp_path):
+    done = run(tmp_path, FAILED, ranks=2)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == ["2", "2"]

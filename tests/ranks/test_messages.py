@@ -115,3 +115,12 @@ def test_wrong_messages_are_refused_before_anything_is_sent(group):
         with pytest.raises(TypeError, match=error):
             group.batch_send_recv([message])
     group.barrier()
+
+
+def test_a_refused_batch_leaves_no_trace_in_the_order_of_messages(group):
+    rank, p = group.rank, group.rank_size
+    x, out = np.full(3, rank), np.zeros(3, np.int64)
+    to, source = (rank + 1) % p, (rank - 1) % p
+    with pytest.raises(ValueError, match="tag must fit in 64 bits"):
+        group.batch_send_recv([("send", x, to, 0), ("recv", out, source, 2**70)])
+    assert (group.send_recv(x, to, out, source) == source).all()
