@@ -147,7 +147,7 @@ FAILED = """
     except hcom.MismatchError:
         hcom.finalize()
     hcom.init()
-    print(int(hcom.all_reduce(np.ones(1)).item()))
+    assert hcom.all_reduce(np.ones(1)).item() == 2
     hcom.finalize()
 """
 
@@ -155,4 +155,3 @@ FAILED = """
 def test_a_world_that_has_failed_can_be_left_and_joined_anew(tmp_path):
     done = run(tmp_path, FAILED, ranks=2)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.splitlines() == ["2", "2"]
