@@ -7,88 +7,25 @@ afterwards in the output, or in scratch where the output has no place for it.
 
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 
-from hcom.errors import NotSupportedError
 from hcom.executor import tables as t
+from hcom.executor.lifetime import Lifetime
 from hcom.executor.placement import Counts, Placement, Span
+from hcom.executor.rounds import Move, aligned, columns, sized, slices, staged, written
 from hcom.schedule import Schedule
-from hcom.schedule.moves import Moves, moves
+from hcom.schedule.moves import moves
 from hcom.schedule.price import messages
 from hcom.topology import Topology
-from hcom.transport.layout import LINE
 
 Place = tuple[int, int]  # buffer and offset
 
-
-def _aligned(nbytes: int) -> int:
-    return -(-nbytes // LINE) * LINE
-
-
-@dataclass(frozen=True)
-class _Move:
-    """One chunk from rank to rank, with the bytes of its value."""
-
-    src: int
-    dst: int
-    src_chunk: int
-    dst_chunk: int
-    reduce: bool
-    nbytes: int
-
-
-class _Columns(NamedTuple):
-    """What the cost model reads of a round."""
-
-    src: np.ndarray
-    dst: np.ndarray
-    reduce: np.ndarray
-
-
-def _columns(one: list[_Move]) -> _Columns:
-    rows = np.array([(move.src, move.dst, move.reduce) for move in one], np.int64).reshape(-1, 3)
-    return _Columns(*rows.T)
-
-
-def _sized(round_moves: Moves, placement: Placement) -> list[_Move]:
-    """Give the moves of a round that carry anything."""
-    columns = (np.asarray(column).tolist() for column in round_moves)
-    sized = (
-        _Move(src, dst, here, there, bool(reduce), placement.size(rank, origin))
-        for src, dst, here, there, reduce, origin, rank in zip(*columns, strict=True)
-    )
-    return [move for move in sized if move.nbytes > 0]
-
-
-def _staged(round_moves: list[_Move]) -> dict[int, dict[int, int]]:
-    """Tell what each rank stages in a round: {rank: {position: bytes}}, in the order of its slot.
-
-    A local move is staged only where its source is written in the same round.
-    """
-    written = {(move.dst, move.dst_chunk) for move in round_moves}
-    staged: dict[int, dict[int, int]] = defaultdict(dict)
-    for move in round_moves:
-        if move.src != move.dst or (move.src, move.src_chunk) in written:
-            staged[move.src][move.src_chunk] = move.nbytes
-    return staged
-
-
-def _slices(layouts: list[dict[int, dict[int, int]]], slot_bytes: int) -> int:
-    """Into how many slices the call is cut so that no rank's round exceeds a slot."""
-    sizes = [list(chunks.values()) for staged in layouts for chunks in staged.values()]
-    most, room = max(map(len, sizes), default=0), slot_bytes // LINE
-    if most > room:
-        raise NotSupportedError(
-            f"EI0003: a round of this schedule sends {most} positions from one rank, of which "
-            f"{room} fit in a staging slot of {slot_bytes} bytes: use fewer chunks a round"
-        )
-    slices = 1
-    while any(sum(_aligned(-(-n // slices)) for n in chunks) > slot_bytes for chunks in sizes):
-        most = max(sum(chunks) for chunks in sizes)
-        slices = max(slices + 2 - slices % 2, -(-most // slot_bytes) // 2 * 2)
-    return slices
+# From so many bytes on peers read registered arrays directly: below, waiting for the last reader
+# before the call returns costs more than the copy that it saves.
+DIRECT_BYTES = 32 << 10
+# From so many bytes on, what nobody reads again is written past the caches.
+STREAMED_BYTES = 8 << 20
 
 
 @dataclass
@@ -96,6 +33,8 @@ class Tables:
     """One rank's rows; column meanings in `hcom.executor.tables`."""
 
     slices: int
+    direct: bool = False
+    streamed: bool = False
     scratch_bytes: int = 0
     rounds: list[list[int]] = field(default_factory=list)
     stage: list[list[int]] = field(default_factory=list)
@@ -103,11 +42,18 @@ class Tables:
     operand: list[list[int]] = field(default_factory=list)
     reader: list[int] = field(default_factory=list)
     sender: list[int] = field(default_factory=list)
+    guard: list[list[int]] = field(default_factory=list)
+    final: list[list[int]] = field(default_factory=list)
     copy: list[list[int]] = field(default_factory=list)
     peers: list[int] = field(default_factory=list)
     cost: list[list[float]] = field(default_factory=list)
     arrival: list[float] = field(default_factory=list)
     sent_bytes: int = 0
+
+    def ends(self) -> list[int]:
+        """Lengths of the tables that a round has a part of, in the order of its columns."""
+        parts = (self.stage, self.write, self.reader, self.sender, self.guard)
+        return [len(part) for part in parts]
 
 
 class _Compiler:
@@ -115,16 +61,22 @@ class _Compiler:
 
     def __init__(self, schedule: Schedule, counts: Counts, rank: int, slot_bytes: int) -> None:
         self.rank = rank
-        self.placement = Placement(schedule, counts, rank)
-        self.rounds = [_sized(one, self.placement) for one in moves(schedule)]
-        self.layouts = [_staged(one) for one in self.rounds]
-        self.tables = Tables(_slices(self.layouts, slot_bytes))
+        self.placements = Placement.of_all(schedule, counts)
+        self.placement = self.placements[rank]
+        self.rounds = [sized(one, self.placement) for one in moves(schedule)]
+        self.layouts = [staged(one) for one in self.rounds]
+        self.lifetime = Lifetime(rank, self.rounds, self.layouts)
+        nbytes = int(np.sum(counts))
+        self.direct, self.streamed = nbytes >= DIRECT_BYTES, nbytes >= STREAMED_BYTES
+        self.tables = Tables(slices(self.layouts, slot_bytes), self.direct, self.streamed)
+        self.moved: set[tuple[int, int]] = set()  # what an earlier round has written
+        self.read_in: dict[int, dict[int, int]] = defaultdict(dict)  # position: {peer: round}
         self.place: dict[int, Place] = {
             position: (t.INPUT, offset) for position, (offset, _) in self.placement.inputs.items()
         }
 
     def _piece(self, nbytes: int) -> int:
-        return _aligned(-(-nbytes // self.tables.slices))
+        return aligned(-(-nbytes // self.tables.slices))
 
     def _home(self, position: int, nbytes: int) -> Place:
         """Where a written position lives: in the output if that holds it, else in scratch."""
@@ -134,62 +86,113 @@ class _Compiler:
         buffer, offset = self.place.get(position, (t.INPUT, 0))
         if buffer != t.SCRATCH:
             offset = self.tables.scratch_bytes
-            self.tables.scratch_bytes += _aligned(nbytes)
+            self.tables.scratch_bytes += aligned(nbytes)
         return (t.SCRATCH, offset)
 
-    def _slot_offsets(self, staged: dict[int, int]) -> dict[int, int]:
+    def _slot_offsets(self, layout: dict[int, int]) -> dict[int, int]:
         offsets, end = {}, 0
-        for position, nbytes in staged.items():
+        for position, nbytes in layout.items():
             offsets[position] = end
             end += self._piece(nbytes)
         return offsets
 
-    def _stage_rows(self, staged: dict[int, int]) -> None:
-        offsets = self._slot_offsets(staged)
-        for position, nbytes in staged.items():
-            buffer, offset = self.place[position]
-            row = [buffer, offset, nbytes, self._piece(nbytes), offsets[position]]
+    def _in_array(self, number: int, src: int, position: int) -> Place:
+        """Where a peer's position stands in its arrays, for who reads it there; else (-1, 0).
+
+        What the round writes is always staged: a reader might come late.
+        """
+        if not self.direct or self.lifetime.changes(number, src, position):
+            return (-1, 0)
+        placement, moved = self.placements[src], (src, position) in self.moved
+        span = (placement.outputs if moved else placement.inputs).get(position)
+        return (-1, 0) if span is None else (t.OUTPUT if moved else t.INPUT, span[0])
+
+    def _stage_rows(self, number: int) -> None:
+        layout = self.layouts[number].get(self.rank, {})
+        offsets = self._slot_offsets(layout)
+        for position, nbytes in layout.items():
+            if self.lifetime.is_fused(number, position):
+                continue
+            buffer, _ = self._in_array(number, self.rank, position)
+            row = [*self.place[position], nbytes, self._piece(nbytes), offsets[position], buffer]
             self.tables.stage.append(row)
 
-    def _operand(self, move: _Move, layout: dict[int, dict[int, int]]) -> list[int]:
-        staged = layout.get(move.src, {})
-        if move.src == self.rank and move.src_chunk not in staged:
-            return [-1, *self.place[move.src_chunk]]
-        return [move.src, 0, self._slot_offsets(staged)[move.src_chunk]]
+    def _operand(self, number: int, move: Move) -> list[int]:
+        if move.src == self.rank and not self.lifetime.changes(number, self.rank, move.src_chunk):
+            return [-1, *self.place[move.src_chunk], -1, 0]
+        slot = self._slot_offsets(self.layouts[number][move.src])[move.src_chunk]
+        return [move.src, 0, slot, *self._in_array(number, move.src, move.src_chunk)]
 
-    def _write_rows(self, incoming: list[_Move], layout: dict[int, dict[int, int]]) -> None:
+    def _target(self, number: int, position: int, nbytes: int) -> list[int]:
+        """Where a write goes: home, twin's place in the next slot, flags."""
+        life, twin, twin_buffer = self.lifetime, -1, -1
+        if life.has_twin(number, position):
+            twin = self._slot_offsets(self.layouts[number + 1][self.rank])[position]
+            unchanged = not life.changes(number + 1, self.rank, position)
+            if self.direct and unchanged and position in self.placement.outputs:
+                twin_buffer = t.OUTPUT
+        ends = life.ends(number, position)
+        if ends and twin >= 0 and position not in self.placement.outputs:
+            return [t.NEXT_SLOT, twin, -1, -1, 0]
+        home = self._home(position, nbytes)
+        return [*home, twin, twin_buffer, int(self.streamed and ends and home[0] == t.OUTPUT)]
+
+    def _write_rows(self, number: int) -> None:
         """Rows that make each received position, operands in order of rank."""
-        groups: dict[int, list[_Move]] = defaultdict(list)
-        for move in incoming:
-            groups[move.dst_chunk].append(move)
-        homes: dict[int, Place] = {}
+        groups: dict[int, list[Move]] = defaultdict(list)
+        for move in self.rounds[number]:
+            if move.dst == self.rank:
+                groups[move.dst_chunk].append(move)
+        spans = []
         for position, group in groups.items():
-            operands = [(move.src, self._operand(move, layout)) for move in group]
+            operands = [(move.src, self._operand(number, move)) for move in group]
             if group[0].reduce:
-                operands.insert(0, (self.rank, [-1, *self.place[position]]))
+                operands.insert(0, (self.rank, [-1, *self.place[position], -1, 0]))
             operands.sort(key=lambda operand: operand[0])  # stable: own value before local moves
             begin = len(self.tables.operand)
             self.tables.operand += [row for _, row in operands]
-            nbytes = group[0].nbytes
-            homes[position] = home = self._home(position, nbytes)
-            ends = [begin, len(self.tables.operand)]
-            self.tables.write.append([*home, nbytes, self._piece(nbytes), *ends])
-        self.place.update(homes)
+            spans.append((position, group[0].nbytes, begin, len(self.tables.operand)))
+        # Only now: a round reads what stood there before it.
+        for position, nbytes, *span in spans:
+            buffer, offset, *rest = self._target(number, position, nbytes)
+            if buffer != t.NEXT_SLOT:
+                self.place[position] = (buffer, offset)
+            row = [buffer, offset, nbytes, self._piece(nbytes), *span, *rest]
+            self.tables.write.append(row)
 
-    def _round(self, one: list[_Move], layout: dict[int, dict[int, int]]) -> None:
-        tables, rank = self.tables, self.rank
-        begins = [len(x) for x in (tables.stage, tables.write, tables.reader, tables.sender)]
-        self._stage_rows(layout.get(rank, {}))
-        self._write_rows([move for move in one if move.dst == rank], layout)
+    def _guard_rows(self, number: int) -> None:
+        """Whom this round's writes wait for: peers that read those positions here, and when."""
+        last: dict[int, int] = {}
+        for position in {p for rank, p in written(self.rounds[number]) if rank == self.rank}:
+            for peer, when in self.read_in[position].items():
+                last[peer] = max(when, last.get(peer, -1))
+        self.tables.guard += [[peer, when] for peer, when in sorted(last.items())]
+
+    def _note_readers(self, number: int) -> None:
+        for position, peers in self.lifetime.readers(number).items():
+            if self._in_array(number, self.rank, position)[0] >= 0:
+                self.read_in[position].update(dict.fromkeys(peers, number))
+
+    def _round(self, number: int) -> None:
+        tables, rank, one = self.tables, self.rank, self.rounds[number]
+        begins = tables.ends()
+        writes = len(tables.write)
+        self._stage_rows(number)
+        self._write_rows(number)
+        self._guard_rows(number)
+        self._note_readers(number)
         tables.reader += sorted({m.dst for m in one if m.src == rank != m.dst})
         tables.sender += sorted({m.src for m in one if m.dst == rank != m.src})
         tables.sent_bytes += sum(m.nbytes for m in one if m.src == rank != m.dst)
-        ends = [len(x) for x in (tables.stage, tables.write, tables.reader, tables.sender)]
-        tables.rounds.append([edge for pair in zip(begins, ends, strict=True) for edge in pair])
+        edges = [edge for pair in zip(begins, tables.ends(), strict=True) for edge in pair]
+        rows = tables.write[writes:]
+        fuses = any(row[t.W_TWIN] >= 0 or row[t.W_BUFFER] == t.NEXT_SLOT for row in rows)
+        tables.rounds.append([*edges, int(fuses)])
+        self.moved |= written(one)
 
-    def _clock_rows(self, one: list[_Move], topology: Topology) -> None:
+    def _clock_rows(self, one: list[Move], topology: Topology) -> None:
         """How long this rank's sends of a round take, and when its receives arrive."""
-        priced = messages(_columns(one), np.array([m.nbytes for m in one], np.int64), topology)
+        priced = messages(columns(one), np.array([m.nbytes for m in one], np.int64), topology)
         leaves = priced.duration[priced.src == self.rank]
         comes = priced.dst == self.rank
         # Summed one by one in order, as price does.
@@ -204,12 +207,21 @@ class _Compiler:
             if buffer == t.INPUT and nbytes:
                 self.tables.copy.append([buffer, start, t.OUTPUT, offset, nbytes])
 
+    def _final_rows(self) -> None:
+        """Whom the call waits for before it returns: the last readers of this rank's arrays."""
+        last: dict[int, int] = {}
+        for readers in self.read_in.values():
+            for peer, when in readers.items():
+                last[peer] = max(when, last.get(peer, -1))
+        self.tables.final = [[peer, when] for peer, when in sorted(last.items())]
+
     def compile(self, topology: Topology) -> Tables:
         """Fill the tables."""
-        for one, layout in zip(self.rounds, self.layouts, strict=True):
-            self._round(one, layout)
+        for number, one in enumerate(self.rounds):
+            self._round(number)
             self._clock_rows(one, topology)
         self._copy_rows()
+        self._final_rows()
         self.tables.peers = sorted({*self.tables.reader, *self.tables.sender})
         return self.tables
 

@@ -8,9 +8,10 @@ What it does to a command it tells in the command's words; whoever waits looks t
 from typing import Any
 
 from hcom.executor import tables as t
+from hcom.executor.agree import DIFFERS
 from hcom.executor.declare import declare_fault
 from hcom.executor.message import try_once
-from hcom.executor.run import DIFFERS, run
+from hcom.executor.run import run
 from hcom.executor.tables import floats, rows, words
 from hcom.jit import jit
 from hcom.transport import layout

@@ -1,8 +1,10 @@
 """Fold loops: several operands of one position become one value, from left to right.
 
-`fold(target, sources, count, elements)` takes addresses: `sources` is that of `count` int64
-addresses. The target may be one of the sources. Types of 16 bits are added in fp32 and rounded
-once, at the end (design: 'Order'); the others are added in their own type, integers modulo 2^n.
+`fold(target, twin, sources, count, elements, streamed)` takes addresses: `sources` is that of
+`count` int64 addresses, two at least; `twin` a second place for the result, or 0; `streamed` is 1
+where the target is written past the caches. The target may be one of the sources. Types of 16
+bits are added in fp32 and rounded once, at the end (design: 'Order'); the others are added in
+their own type, integers modulo 2^n.
 """
 
 from collections.abc import Callable
@@ -17,8 +19,10 @@ from numba import types
 from hcom.data_type import DataType
 from hcom.jit import cfunc, intrinsic, jit
 from hcom.transport.atomics import load_int, pointer
+from hcom.transport.layout import LINE
+from hcom.transport.stream import block_on_stack, copy, copy_streamed
 
-SIGNATURE = types.void(types.int64, types.int64, types.int64, types.int64)
+SIGNATURE = types.void(*[types.int64] * 6)
 
 # Elements folded at a time: a block of fp32 partial sums (4 KiB) stays in the first-level cache
 # while the operands pass by, however many there are.
@@ -79,33 +83,51 @@ def _float_to_brain(x: Any) -> Any:
     return np.uint16(chosen >> np.uint32(16))
 
 
+@jit(inline=True)
+def _deliver(block: int, target: int, twin: int, nbytes: int, streamed: int) -> None:
+    """Bring a finished block to where it is wanted."""
+    if twin != 0:
+        copy(twin, block, nbytes)
+    if streamed != 0:
+        copy_streamed(target, block, nbytes)
+    else:
+        copy(target, block, nbytes)
+
+
+@jit(inline=True)
+def _first_block(target: int, nbytes: int) -> int:
+    """Elements of the first block: later ones start on a cache line of the target."""
+    return int(BLOCK - target % LINE // nbytes)
+
+
 def _fold_loop(kind: Any, code: int) -> Callable[..., None]:
     """Fold in the storage type itself."""
     nbytes = np.dtype(kind).itemsize
 
-    def fold(target: int, sources: int, count: int, elements: int) -> None:
+    def fold(
+        target: int, twin: int, sources: int, count: int, elements: int, streamed: int
+    ) -> None:
         # The target may be a later operand, so a partial result has a place of its own.
-        block = np.empty(BLOCK if count > 2 else 0, kind)
+        place = block_on_stack()
+        direct = count == 2 and twin == 0 and streamed == 0
+        start, end = 0, min(elements, _first_block(target, nbytes))
         # Every array is made anew at the block's start: an index from 0 is known not to be
         # negative, and only then does the loop vectorise.
-        for start in range(0, elements, BLOCK):
-            size = min(BLOCK, elements - start)
-            at = start * nbytes
-            out = numba.carray(pointer(target + at), (size,), kind)
+        while start < elements:
+            size, at = end - start, start * nbytes
+            into = numba.carray(pointer(target + at if direct else place), (size,), kind)
             first = numba.carray(pointer(load_int(sources) + at), (size,), kind)
             second = numba.carray(pointer(load_int(sources + 8) + at), (size,), kind)
-            if count == 2:
-                for i in range(size):
-                    out[i] = _step(code, first[i], second[i])
-                continue
             for i in range(size):
-                block[i] = _step(code, first[i], second[i])
+                into[i] = _step(code, first[i], second[i])
             for s in range(2, count):
                 other = numba.carray(pointer(load_int(sources + 8 * s) + at), (size,), kind)
                 for i in range(size):
-                    block[i] = _step(code, block[i], other[i])
-            for i in range(size):
-                out[i] = block[i]
+                    into[i] = _step(code, into[i], other[i])
+            if not direct:
+                also = 0 if twin == 0 else twin + at
+                _deliver(place, target + at, also, size * nbytes, streamed)
+            start, end = end, min(elements, end + BLOCK)
 
     return fold
 
@@ -123,21 +145,30 @@ def _narrow(brain: bool, x: Any) -> Any:
 def _wide_fold_loop(brain: bool, code: int) -> Callable[..., None]:
     """Fold 16-bit values (bf16 or fp16) in fp32, rounded once at the end."""
 
-    def fold(target: int, sources: int, count: int, elements: int) -> None:
-        block = np.empty(BLOCK, np.float32)
-        for start in range(0, elements, BLOCK):
-            size = min(BLOCK, elements - start)
-            at = start * 2
+    def fold(
+        target: int, twin: int, sources: int, count: int, elements: int, streamed: int
+    ) -> None:
+        place, narrow = block_on_stack(), block_on_stack()
+        direct = twin == 0 and streamed == 0
+        start, end = 0, min(elements, _first_block(target, 2))
+        while start < elements:
+            size, at = end - start, start * 2
+            block = numba.carray(pointer(place), (size,), np.float32)
             first = numba.carray(pointer(load_int(sources) + at), (size,), np.uint16)
+            second = numba.carray(pointer(load_int(sources + 8) + at), (size,), np.uint16)
             for i in range(size):
-                block[i] = _widen(brain, first[i])
-            for s in range(1, count):
+                block[i] = _step(code, _widen(brain, first[i]), _widen(brain, second[i]))
+            for s in range(2, count):
                 other = numba.carray(pointer(load_int(sources + 8 * s) + at), (size,), np.uint16)
                 for i in range(size):
                     block[i] = _step(code, block[i], _widen(brain, other[i]))
-            out = numba.carray(pointer(target + at), (size,), np.uint16)
+            out = numba.carray(pointer(target + at if direct else narrow), (size,), np.uint16)
             for i in range(size):
                 out[i] = _narrow(brain, block[i])
+            if not direct:
+                also = 0 if twin == 0 else twin + at
+                _deliver(narrow, target + at, also, size * 2, streamed)
+            start, end = end, min(elements, end + BLOCK)
 
     return fold
 

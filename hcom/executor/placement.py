@@ -24,10 +24,26 @@ class Placement:
     """
 
     def __init__(self, schedule: Schedule, counts: Counts, rank: int) -> None:
+        self._fill(
+            Layout.of(schedule, np.asarray(counts, np.int64)),
+            rank,
+            before(schedule)[rank],
+            after(schedule)[0][rank] != NOTHING,
+        )
+
+    @classmethod
+    def of_all(cls, schedule: Schedule, counts: Counts) -> "list[Placement]":
+        """Make the placement of every rank."""
         layout = Layout.of(schedule, np.asarray(counts, np.int64))
+        held, wanted = before(schedule), after(schedule)[0] != NOTHING
+        made = [cls.__new__(cls) for _ in range(schedule.rank_size)]
+        for rank, placement in enumerate(made):
+            placement._fill(layout, rank, held[rank], wanted[rank])
+        return made
+
+    def _fill(self, layout: Layout, rank: int, held: np.ndarray, wanted: np.ndarray) -> None:
         self._sizes = layout.size
-        wanted = after(schedule)[0][rank] != NOTHING
-        self.inputs = self._spans(layout, rank, np.flatnonzero(before(schedule)[rank]))
+        self.inputs = self._spans(layout, rank, np.flatnonzero(held))
         self.outputs = self._spans(layout, rank, np.flatnonzero(wanted))
 
     @staticmethod

@@ -43,6 +43,8 @@ class Program:
         self._bases = np.zeros(3, np.int64)
         most = max((row[t.W_END] - row[t.W_BEGIN] for row in tables.write), default=1)
         self._sources = np.zeros(most, np.int64)
+        self._own_arrays = np.zeros(2, np.int64)
+        self._peer_arrays = np.zeros((max(peers, default=0) + 1, 2), np.int64)
         self._words = np.zeros(t.PROGRAM_WORDS, np.int64)
         self._fill(tables, fold, item, description, sorted(peers))
         self._connect()
@@ -69,12 +71,17 @@ class Program:
             t.OPERAND_TABLE: self._keep(tables.operand, t.OPERAND_COLUMNS),
             t.READER_TABLE: self._keep(tables.reader, 1),
             t.SENDER_TABLE: self._keep(tables.sender, 1),
+            t.GUARD_TABLE: self._keep(tables.guard, t.GUARD_COLUMNS),
+            t.FINAL_TABLE: self._keep(tables.final, t.GUARD_COLUMNS),
+            t.FINALS: len(tables.final),
             t.COPY_TABLE: self._keep(tables.copy, t.COPY_COLUMNS),
             t.COPIES: len(tables.copy),
             t.PEER_TABLE: self._keep(peers, 1),
             t.PEERS: len(peers),
             t.COST_TABLE: self._keep(tables.cost, 2, np.float64),
             t.ARRIVAL_TABLE: self._keep(tables.arrival, 1, np.float64),
+            t.DIRECT: tables.direct,
+            t.PAST_CACHES: tables.streamed,
             t.FOLD: fold,
             t.ITEM: item,
             t.DIGEST: int.from_bytes(digest, "little", signed=True),
@@ -94,6 +101,7 @@ class Program:
         twin = copy.copy(self)
         twin._words, twin._bases = self._words.copy(), self._bases.copy()
         twin._sources, twin.scratch = self._sources.copy(), np.empty_like(self.scratch)
+        twin._own_arrays, twin._peer_arrays = self._own_arrays.copy(), self._peer_arrays.copy()
         twin._connect()
         return twin
 
@@ -103,6 +111,8 @@ class Program:
         self._bases[t.SCRATCH] = _address(self.scratch)
         self._words[t.BASES] = _address(self._bases)
         self._words[t.SOURCES] = _address(self._sources)
+        self._words[t.OWN_ARRAYS] = _address(self._own_arrays)
+        self._words[t.PEER_ARRAYS] = _address(self._peer_arrays)
 
     def point_at(self, x: np.ndarray | None, out: np.ndarray | None) -> None:
         """Take the arrays of the next run: contiguous, of the bound sizes."""

@@ -8,10 +8,11 @@ import numpy as np
 
 from hcom.errors import HcomError, MismatchError, NotifyTimeoutError, PeerLostError
 from hcom.executor import tables as t
+from hcom.executor.agree import DIFFERS
 from hcom.executor.declare import declare_fault
 from hcom.executor.faults import Window, differing
 from hcom.executor.program import Program
-from hcom.executor.run import DIFFERS, run
+from hcom.executor.run import run
 from hcom.executor.watch import Watch
 from hcom.transport import layout
 from hcom.transport.doorbell import AGAIN, CAME
@@ -78,6 +79,7 @@ class Session:
             t.HEADS: self._heads.ctypes.data,
             t.STREAMING: self._streaming.ctypes.data,
             t.CLOCK: self.clock.ctypes.data,
+            t.ARENA_BYTES: host.arena.name.nbytes,
             # Tried at the first long message; the kernel takes it back where it is refused.
             t.CROSS_MEMORY: 1,
         }.items():

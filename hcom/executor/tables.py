@@ -32,10 +32,11 @@ from hcom.transport.atomics import pointer
     CURSOR,  # event at which a run goes on
     ODD_RANK,  # whose descriptor differs
     CLOCK,  # address of a float64: the device clock of the communication stream, s
+    ARENA_BYTES,  # size of this process's arena; 0 where peers cannot read arrays in it
     CROSS_MEMORY,  # 1 where process_vm_readv works between the members
     POLLS,  # 1 while a wait returns at once instead of waiting
     SESSION_WORDS,
-) = range(21)
+) = range(22)
 
 # Words of a program
 (
@@ -48,6 +49,9 @@ from hcom.transport.atomics import pointer
     OPERAND_TABLE,
     READER_TABLE,
     SENDER_TABLE,
+    GUARD_TABLE,  # peers and rounds: who must have read what a round writes over
+    FINAL_TABLE,  # the same: who must have read before the call returns
+    FINALS,
     COPY_TABLE,
     COPIES,
     PEER_TABLE,  # whom this rank exchanges data with: whose descriptors it compares
@@ -61,10 +65,15 @@ from hcom.transport.atomics import pointer
     TEXT_SIZE,
     BASES,  # address of int64[3]: where input, output and scratch start
     SOURCES,  # address of int64[most operands of one fold]
+    DIRECT,  # 1 where peers may read registered arrays directly
+    PAST_CACHES,  # 1 where untouched positions are copied past the caches
+    OWN_ARRAYS,  # address of int64[2]: 1 where this rank's input, output is read directly
+    PEER_ARRAYS,  # address of int64[rank_size, 2]: where those of peers start here, or 0
     PROGRAM_WORDS,
-) = range(23)
+) = range(30)
 
-INPUT, OUTPUT, SCRATCH = range(3)
+# Where a position lives. The last is the slot of the round after, as a target only.
+INPUT, OUTPUT, SCRATCH, NEXT_SLOT = range(4)
 
 # Columns of a message: one send or receive of a batch.
 (
@@ -86,17 +95,25 @@ INPUT, OUTPUT, SCRATCH = range(3)
 # States of a message
 NEW, MATCHED, STREAMED, OVER, UNEQUAL = range(5)
 
-# Columns of a round: [begin, end) in the stage, write, reader and sender tables.
+# Columns of a round: [begin, end) in the stage, write, reader, sender and guard tables; whether
+# its writes put something into the slot of the next round.
 STAGE_BEGIN, STAGE_END, WRITE_BEGIN, WRITE_END = range(4)
 READER_BEGIN, READER_END, SENDER_BEGIN, SENDER_END = range(4, 8)
-ROUND_COLUMNS = 8
+GUARD_BEGIN, GUARD_END, FUSES, ROUND_COLUMNS = range(8, 12)
 
-# A stage row copies one piece of a position into this rank's slot.
-S_BUFFER, S_OFFSET, S_LENGTH, S_PIECE, S_SLOT, STAGE_COLUMNS = range(6)
-# A write row makes one piece of a position from its operands.
-W_BUFFER, W_OFFSET, W_LENGTH, W_PIECE, W_BEGIN, W_END, WRITE_COLUMNS = range(7)
-# An operand is in a member's slot (O_PEER >= 0) or in a buffer of this rank (O_PEER = -1).
-O_PEER, O_BUFFER, O_OFFSET, OPERAND_COLUMNS = range(4)
+# A stage row copies one piece of a position into this rank's slot; not where all peers read it in
+# the array S_ARRAY (INPUT or OUTPUT; -1: none) itself.
+S_BUFFER, S_OFFSET, S_LENGTH, S_PIECE, S_SLOT, S_ARRAY, STAGE_COLUMNS = range(7)
+# A write row makes one piece of a position from its operands, and its twin at W_TWIN (or -1) in
+# the slot of the next round, unless peers read it in the array W_ARRAY; W_STREAMED: past the
+# caches.
+W_BUFFER, W_OFFSET, W_LENGTH, W_PIECE, W_BEGIN, W_END = range(6)
+W_TWIN, W_ARRAY, W_STREAMED, WRITE_COLUMNS = range(6, 10)
+# An operand is in a member's slot (O_PEER >= 0) or in a buffer of this rank (O_PEER = -1). It may
+# be read in the member's array O_ARRAY (or -1) at O_PLACE instead, where that is registered.
+O_PEER, O_BUFFER, O_OFFSET, O_ARRAY, O_PLACE, OPERAND_COLUMNS = range(6)
+# A peer whose `done` of a round is waited for.
+G_PEER, G_ROUND, GUARD_COLUMNS = range(3)
 # A copy row brings a position that no round touched from one buffer to another.
 C_FROM, C_FROM_OFFSET, C_TO, C_TO_OFFSET, C_LENGTH, COPY_COLUMNS = range(6)
 

@@ -196,16 +196,23 @@ def process_vm_readv(typing: Any, pid: Any, target: Any, source: Any, nbytes: An
 
 @intrinsic
 def call_fold(
-    typing: Any, function: Any, target: Any, sources: Any, count: Any, elements: Any
+    typing: Any,
+    function: Any,
+    target: Any,
+    twin: Any,
+    sources: Any,
+    count: Any,
+    elements: Any,
+    streamed: Any,
 ) -> Any:
-    """Call a fold loop by its address: fold(target, sources, number of sources, elements)."""
+    """Call a fold loop by its address, see `hcom.executor.fold`."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        kind = ir.FunctionType(ir.VoidType(), [_I64] * 4)
+        kind = ir.FunctionType(ir.VoidType(), [_I64] * 6)
         builder.call(builder.inttoptr(args[0], kind.as_pointer()), args[1:])
         return context.get_dummy_value()
 
-    return types.void(*[types.int64] * 5), code
+    return types.void(*[types.int64] * 7), code
 
 
 def _system_call_number(x86_64: int, generic: int) -> int:

@@ -48,7 +48,9 @@ SLOTS = 4
 SEQUENCE = 0
 DIGEST = 8
 TEXT_BYTES = 16
-TEXT = 24
+INPUT_AT = 24  # where the caller's arrays start in the arena; 0 where they do not stand there
+OUTPUT_AT = 32
+TEXT = 40
 TEXT_ROOM = DESCRIPTOR_BYTES - TEXT
 
 # Channel from the window's owner to one peer: envelopes, inline data, then two stream slots.

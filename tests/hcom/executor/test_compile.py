@@ -58,10 +58,12 @@ def tight_slot(schedule):
     return 64 * max(1, most)
 
 
-def assert_right(schedule, counts, slot_bytes, *, dtype=np.uint8, in_place=False, runs=2):
+def assert_right(
+    schedule, counts, slot_bytes, *, dtype=np.uint8, in_place=False, runs=2, registered=None
+):
     """Run all ranks several times on the same slots and compare with the oracle, bit for bit."""
     dtype = np.dtype(dtype)
-    group = SimulatedGroup(schedule, counts, slot_bytes)
+    group = SimulatedGroup(schedule, counts, slot_bytes, registered)
     blocks = None if schedule.collective in WHOLE else np.asarray(counts) // dtype.itemsize
     for seed in range(runs):
         inputs = inputs_of(schedule, counts, dtype, seed)
@@ -93,6 +95,24 @@ def turning(cell, rank_size):
 def test_every_cell_of_the_table_does_what_the_oracle_does(cell):
     for rank_size in range(1, 9):
         assert_right(*turning(cell, rank_size))
+
+
+def some_registered(rank_size, seed):
+    """For each rank at random: which of its arrays stand in registered memory."""
+    rng = np.random.default_rng(seed)
+    kinds = [(), (t.INPUT,), (t.OUTPUT,), (t.INPUT, t.OUTPUT), (t.INPUT, t.OUTPUT)]
+    return [kinds[rng.integers(len(kinds))] for _ in range(rank_size)]
+
+
+@pytest.mark.parametrize("cell", CELLS, ids="-".join)
+def test_every_cell_is_right_where_peers_read_registered_arrays(cell):
+    for rank_size in range(2, 9):
+        registered = some_registered(rank_size, rank_size)
+        in_place = cell[0] in WHOLE and rank_size % 2 == 0
+        if in_place:  # one array, registered or not
+            registered = [kind if len(kind) != 1 else () for kind in registered]
+        schedule, counts, slot_bytes = turning(cell, rank_size)
+        assert_right(schedule, counts, slot_bytes, registered=registered, in_place=in_place, runs=3)
 
 
 @pytest.mark.nightly

@@ -2,6 +2,7 @@
 
 import ctypes
 import functools
+import itertools
 
 import ml_dtypes
 import numpy as np
@@ -18,14 +19,19 @@ NARROW = ("fp16", "bfp16")
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 
 
-def fold(kind, op, operands, alias=None):
-    """Fold arrays into a new one, or into the operand number `alias`."""
-    loop = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 4)(fold_address(kind, op))
+def loop_of(kind, op):
+    return ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 6)(fold_address(kind, op))
+
+
+def fold(kind, op, operands, alias=None, twin=None, streamed=False):
+    """Fold arrays into a new one, or into the operand number `alias`, and into a twin."""
     operands = [operand.copy() for operand in operands]
     kept = [operand.tobytes() for operand in operands]
     target = np.full_like(operands[0], 1) if alias is None else operands[alias]
     sources = np.array([operand.ctypes.data for operand in operands], np.int64)
-    loop(target.ctypes.data, sources.ctypes.data, len(operands), target.size)
+    also = 0 if twin is None else twin.ctypes.data
+    count, size = len(operands), target.size
+    loop_of(kind, op)(target.ctypes.data, also, sources.ctypes.data, count, size, int(streamed))
     for number, operand in enumerate(operands):
         assert number == alias or operand.tobytes() == kept[number]
     return target
@@ -75,15 +81,29 @@ def test_the_target_may_be_any_of_the_operands(kind, op):
 
 
 @pytest.mark.parametrize("kind", REDUCED, ids=lambda kind: kind.name)
+def test_a_result_goes_to_a_twin_too_and_past_the_caches(kind):
+    for count, size, streamed in itertools.product((2, 3), SIZES, (False, True)):
+        operands = drawn(kind, count, size)
+        right = expected(kind, "sum", operands).tobytes()
+        for alias in (None, 0, count - 1):
+            twin = np.full(size, 1, kind.numpy)
+            assert fold(kind, "sum", operands, alias, twin, streamed).tobytes() == right
+            assert twin.tobytes() == right
+            assert fold(kind, "sum", operands, alias, None, streamed).tobytes() == right
+
+
+@pytest.mark.parametrize("kind", REDUCED, ids=lambda kind: kind.name)
 def test_nothing_beside_the_target_is_written(kind):
-    loop = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 4)(fold_address(kind, "sum"))
-    for size in SIZES:
+    loop = loop_of(kind, "sum")
+    for size, shift, streamed in itertools.product(SIZES, (0, 1, 31), (0, 1)):
         operands = drawn(kind, 3, size)
-        whole = np.zeros(size + 64, kind.numpy)
+        whole, twin = np.zeros((2, size + 96), kind.numpy)
         sources = np.array([operand.ctypes.data for operand in operands], np.int64)
-        loop(whole[32:].ctypes.data, sources.ctypes.data, 3, size)
-        assert not whole[:32].any()
-        assert not whole[32 + size :].any()
+        places = [array[32 + shift :].ctypes.data for array in (whole, twin)]
+        loop(*places, sources.ctypes.data, 3, size, streamed)
+        for array in (whole, twin):
+            assert not array[: 32 + shift].any()
+            assert not array[32 + shift + size :].any()
 
 
 @pytest.mark.parametrize("kind", ["fp16", "bfp16", "fp32", "fp64"])

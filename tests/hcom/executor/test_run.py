@@ -13,8 +13,9 @@ from hcom.algorithms import TABLE, algorithms, build
 from hcom.data_type import DATA_TYPES
 from hcom.errors import HcomError, MismatchError, NotifyTimeoutError, PeerLostError
 from hcom.executor import tables as t
+from hcom.executor.agree import DIFFERS
 from hcom.executor.placement import Placement
-from hcom.executor.run import DIFFERS, run
+from hcom.executor.run import run
 from hcom.schedule import REDUCING, ROOTED, evaluate, price
 from hcom.transport import layout
 from hcom.transport.doorbell import AGAIN, CAME, FAULTED
