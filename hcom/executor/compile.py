@@ -13,7 +13,7 @@ import numpy as np
 from hcom.executor import tables as t
 from hcom.executor.lifetime import Lifetime
 from hcom.executor.placement import Counts, Placement, Span
-from hcom.executor.rounds import Move, aligned, columns, sized, slices, staged, written
+from hcom.executor.rounds import Move, aligned, columns, is_short, sized, slices, staged, written
 from hcom.schedule import Schedule
 from hcom.schedule.moves import moves
 from hcom.schedule.price import messages
@@ -33,6 +33,7 @@ class Tables:
     """One rank's rows; column meanings in `hcom.executor.tables`."""
 
     slices: int
+    short: bool = False
     direct: bool = False
     streamed: bool = False
     scratch_bytes: int = 0
@@ -68,7 +69,9 @@ class _Compiler:
         self.lifetime = Lifetime(rank, self.rounds, self.layouts)
         nbytes = int(np.sum(counts))
         self.direct, self.streamed = nbytes >= DIRECT_BYTES, nbytes >= STREAMED_BYTES
-        self.tables = Tables(slices(self.layouts, slot_bytes), self.direct, self.streamed)
+        short = is_short(self.rounds, self.layouts, schedule.rank_size)
+        cut = slices(self.layouts, slot_bytes)
+        self.tables = Tables(cut, short, self.direct, self.streamed)
         self.moved: set[tuple[int, int]] = set()  # what an earlier round has written
         self.read_in: dict[int, dict[int, int]] = defaultdict(dict)  # position: {peer: round}
         self.place: dict[int, Place] = {

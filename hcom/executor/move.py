@@ -3,6 +3,7 @@
 from typing import Any
 
 from hcom.executor import tables as t
+from hcom.executor.agree import descriptor_at
 from hcom.executor.tables import rows, words
 from hcom.jit import jit
 from hcom.transport import layout
@@ -20,8 +21,10 @@ def _piece(length: int, piece: int, index: int) -> int:
 
 
 @jit(inline=True)
-def slot_at(session: Any, window: int, number: int) -> int:
-    """Give the address of the slot of a step in a member's window."""
+def _slot_at(session: Any, program: Any, window: int, number: int) -> int:
+    """Give the address of the slot of a step in a member's window; of a short call's data."""
+    if program[t.SHORT] != 0:
+        return int(descriptor_at(window, session[t.SEQUENCE]) + layout.SHORT_DATA)
     return int(window + layout.SLOTS_AT + number % layout.SLOTS * session[t.SLOT_BYTES])
 
 
@@ -35,7 +38,7 @@ def fill_slot(session: Any, program: Any, row: Any, number: int, index: int) -> 
     number, index : of the step, and of its slice.
     """
     bases, own = words(program[t.BASES], 3), words(program[t.OWN_ARRAYS], 2)
-    place = slot_at(session, session[t.WINDOW], number)
+    place = _slot_at(session, program, session[t.WINDOW], number)
     table = rows(program[t.STAGE_TABLE], row[t.STAGE_END], t.STAGE_COLUMNS)
     for i in range(row[t.STAGE_BEGIN], row[t.STAGE_END]):
         array = table[i, t.S_ARRAY]
@@ -61,7 +64,7 @@ def _find_sources(
         elif array >= 0 and arrays[peer, array] != 0:
             sources[k] = arrays[peer, array] + operand[t.O_PLACE] + shift
         else:
-            sources[k] = slot_at(session, windows[peer], number) + operand[t.O_OFFSET]
+            sources[k] = _slot_at(session, program, windows[peer], number) + operand[t.O_OFFSET]
     return sources
 
 
@@ -92,7 +95,7 @@ def write(session: Any, program: Any, row: Any, number: int, index: int) -> None
     number, index : of the step, and of its slice.
     """
     bases, own = words(program[t.BASES], 3), words(program[t.OWN_ARRAYS], 2)
-    next_slot = slot_at(session, session[t.WINDOW], number + program[t.LANES])
+    next_slot = _slot_at(session, program, session[t.WINDOW], number + program[t.LANES])
     table = rows(program[t.WRITE_TABLE], row[t.WRITE_END], t.WRITE_COLUMNS)
     operands = rows(
         program[t.OPERAND_TABLE], table[row[t.WRITE_END] - 1, t.W_END], t.OPERAND_COLUMNS

@@ -80,6 +80,7 @@ class Program:
             t.PEERS: len(peers),
             t.COST_TABLE: self._keep(tables.cost, 2, np.float64),
             t.ARRIVAL_TABLE: self._keep(tables.arrival, 1, np.float64),
+            t.SHORT: tables.short,
             t.DIRECT: tables.direct,
             t.PAST_CACHES: tables.streamed,
             t.FOLD: fold,

@@ -9,7 +9,7 @@ import numpy as np
 from hcom.errors import NotSupportedError
 from hcom.executor.placement import Placement
 from hcom.schedule.moves import Moves
-from hcom.transport.layout import LINE
+from hcom.transport.layout import LINE, SHORT_BYTES
 
 Staged = dict[int, dict[int, int]]  # rank -> position -> bytes, in the order of its slot
 
@@ -92,3 +92,17 @@ def slices(layouts: list[Staged], slot_bytes: int) -> int:
         most = max(sum(chunks) for chunks in sizes)
         count = max(count + 2 - count % 2, -(-most // slot_bytes) // 2 * 2)
     return count
+
+
+def is_short(rounds: list[list[Move]], layouts: list[Staged], rank_size: int) -> bool:
+    """Tell whether a call is one round in which everybody sends everybody else a little.
+
+    Its data goes with the descriptors that are compared anyway. That needs all pairs: who has
+    compared all descriptors knows that nobody still reads the data of the call before.
+    """
+    if len(rounds) != 1 or rank_size == 1:
+        return False
+    pairs = {(move.src, move.dst) for move in rounds[0] if move.src != move.dst}
+    if len(pairs) != rank_size * (rank_size - 1):
+        return False
+    return all(sum(map(aligned, chunks.values())) <= SHORT_BYTES for chunks in layouts[0].values())

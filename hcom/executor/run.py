@@ -14,7 +14,7 @@ round's slot; what stands in registered arrays is read there, without any stagin
 from typing import Any
 
 from hcom.executor import tables as t
-from hcom.executor.agree import announce, compare
+from hcom.executor.agree import announce, compare, describe, descriptor_at
 from hcom.executor.move import copy_untouched, fill_slot, write
 from hcom.executor.tables import float_rows, floats, rows, words
 from hcom.executor.wait import ring_some, wait, wait_done
@@ -75,8 +75,8 @@ def _stage(session: Any, program: Any, step: int) -> int:
     if row[t.STAGE_BEGIN] < row[t.STAGE_END]:
         fill_slot(session, program, row, number, index)
     if index == 0:
-        clocks = session[t.WINDOW] + layout.CLOCKS
-        store_float(clocks + number % layout.CLOCKS_KEPT * 8, load_float(session[t.CLOCK]))
+        place = _clock_at(session, program, session[t.WINDOW], number)
+        store_float(place, load_float(session[t.CLOCK]))
     store_release(session[t.WINDOW] + layout.STAGED, number + 1)
     slot = number % layout.SLOTS
     free_at = rows(session[t.READERS], layout.SLOTS, session[t.RANK_SIZE])[slot]
@@ -85,6 +85,14 @@ def _stage(session: Any, program: Any, step: int) -> int:
         free_at[readers[i]] = number + 1
     ring_some(session, readers, row[t.READER_BEGIN], row[t.READER_END])
     return CAME
+
+
+@jit(inline=True)
+def _clock_at(session: Any, program: Any, window: int, number: int) -> int:
+    """Give the address of a member's clock at the start of a step."""
+    if program[t.SHORT] != 0:
+        return int(descriptor_at(window, session[t.SEQUENCE]) + layout.CLOCK)
+    return int(window + layout.CLOCKS + number % layout.CLOCKS_KEPT * 8)
 
 
 @jit()
@@ -98,11 +106,11 @@ def _advance_clock(session: Any, program: Any, round_number: int, row: Any, numb
     senders = words(program[t.SENDER_TABLE], end)
     arrival = floats(program[t.ARRIVAL_TABLE], end)
     cost = float_rows(program[t.COST_TABLE], program[t.ROUNDS], 2)[round_number]
-    place = layout.CLOCKS + number % layout.CLOCKS_KEPT * 8
     start = load_float(session[t.CLOCK])
     come = start
     for i in range(row[t.SENDER_BEGIN], end):
-        come = max(come, load_float(windows[senders[i]] + place) + arrival[i])
+        clock = load_float(_clock_at(session, program, windows[senders[i]], number))
+        come = max(come, clock + arrival[i])
     store_float(session[t.CLOCK], max(come + cost[1], start + cost[0]))
 
 
@@ -181,7 +189,10 @@ def _event(session: Any, program: Any, event: int, steps: int) -> int:
     """Do one event: announce, stage ahead, compare, copy; then receive and stage in turn."""
     lanes = program[t.LANES]
     if event == 0:
-        return announce(session, program)
+        came = describe(session, program)
+        if came == CAME:
+            announce(session, program)
+        return came
     if event <= lanes:
         return _stage(session, program, event - 1) if event <= steps else CAME
     if event == lanes + 1:
@@ -195,6 +206,30 @@ def _event(session: Any, program: Any, event: int, steps: int) -> int:
     if (event - lanes - 3) % 2 == 0:
         return _receive(session, program, step)
     return _stage(session, program, step + lanes) if step + lanes < steps else CAME
+
+
+@jit()
+def _run_short(session: Any, program: Any) -> int:
+    """Run a call whose data goes with the descriptors: publish once, wait for all, take it."""
+    row = rows(program[t.ROUND_TABLE], 1, t.ROUND_COLUMNS)[0]
+    number = session[t.STEP]  # names no slot here
+    if session[t.CURSOR] == 0:
+        came = describe(session, program)
+        if came != CAME:
+            return came
+        fill_slot(session, program, row, number, 0)
+        place = _clock_at(session, program, session[t.WINDOW], number)
+        store_float(place, load_float(session[t.CLOCK]))
+        announce(session, program)
+        session[t.CURSOR] = 1
+    came = compare(session, program)
+    if came != CAME:
+        return came
+    copy_untouched(program)
+    write(session, program, row, number, 0)
+    _advance_clock(session, program, 0, row, number)
+    session[t.CURSOR] = 0
+    return CAME
 
 
 @jit()
@@ -212,6 +247,8 @@ def run(session_at: int, program_at: int) -> int:
     """
     session = words(session_at, t.SESSION_WORDS)
     program = words(program_at, t.PROGRAM_WORDS)
+    if program[t.SHORT] != 0:
+        return _run_short(session, program)
     steps = program[t.ROUNDS] * program[t.SLICES]
     for event in range(session[t.CURSOR], program[t.LANES] + 4 + 2 * steps):
         came = _event(session, program, event, steps)

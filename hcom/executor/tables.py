@@ -65,12 +65,13 @@ from hcom.transport.atomics import pointer
     TEXT_SIZE,
     BASES,  # address of int64[3]: where input, output and scratch start
     SOURCES,  # address of int64[most operands of one fold]
+    SHORT,  # 1 where all data goes with the descriptors
     DIRECT,  # 1 where peers may read registered arrays directly
     PAST_CACHES,  # 1 where untouched positions are copied past the caches
     OWN_ARRAYS,  # address of int64[2]: 1 where this rank's input, output is read directly
     PEER_ARRAYS,  # address of int64[rank_size, 2]: where those of peers start here, or 0
     PROGRAM_WORDS,
-) = range(30)
+) = range(31)
 
 # Where a position lives. The last is the slot of the round after, as a target only.
 INPUT, OUTPUT, SCRATCH, NEXT_SLOT = range(4)

@@ -9,7 +9,7 @@ different ranks write stand on cache lines of their own.
     128  sleepers           128   fault (kind, sequence, odd rank, finder)
     192  state, 256 turns   192   clocks of the last steps (float64 s)
     320  claim of a report  512   descriptors of the last operations
-    512  what I wait for    8192  slots, then one channel a peer
+    512  what I wait for    40960 slots, then one channel a peer
     2048 what I found wrong
 """
 
@@ -40,8 +40,8 @@ CLOCKS = 192
 CLOCKS_KEPT = 8
 DESCRIPTORS = 512
 DESCRIPTORS_KEPT = 8
-DESCRIPTOR_BYTES = 512
-SLOTS_AT = 8192
+DESCRIPTOR_BYTES = 4672
+SLOTS_AT = 40960
 SLOTS = 4
 
 # Fields of a descriptor
@@ -50,7 +50,10 @@ DIGEST = 8
 TEXT_BYTES = 16
 INPUT_AT = 24  # where the caller's arrays start in the arena; 0 where they do not stand there
 OUTPUT_AT = 32
-TEXT = 40
+CLOCK = 40  # device clock at the start, float64 s; with the data for short calls
+SHORT_DATA = 48  # what a short call sends: with the fields above in one line if it can
+SHORT_BYTES = 4096
+TEXT = 4160
 TEXT_ROOM = DESCRIPTOR_BYTES - TEXT
 
 # Channel from the window's owner to one peer: envelopes, inline data, then two stream slots.
