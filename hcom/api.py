@@ -18,7 +18,7 @@ Group = Communicator | None
 
 
 def _of(group: Group) -> Communicator:
-    return world().group if group is None else group
+    return group or world().group
 
 
 def all_reduce(

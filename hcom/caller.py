@@ -65,7 +65,7 @@ class Caller:
         call = calls.BOUND[name](self._place, x, *args, **options)
         out = call.result()
         prepared = self._prepare(call)
-        if prepared is None or not prepared.fits(out):
+        if prepared is None:
             return lambda: self._run(call, out, False)
         run, general = prepared.run, self._run
 
@@ -88,8 +88,8 @@ class Caller:
         if type(x) is np.ndarray and not async_op:
             key = (check, arguments, algorithm, x.shape, x.dtype)
             prepared = self._prepared.get(key)
-            if prepared is not None and prepared.fits(out):
-                target = prepared.result() if out is None else out
+            if prepared is not None:
+                target = out if out is not None else prepared.result()
                 if prepared.run(x, target):
                     return target
         call = check(self._place, x, *arguments, out=out, algorithm=algorithm)
@@ -108,8 +108,7 @@ class Caller:
         """Make the short way of a call, where there is one."""
         if not POSSIBLE or call.divisor != 1 or call.x is None:
             return None
-        operation, engine = self._binder.bind(call.request), self._runtime.engine
-        return Prepared(self._session, operation, call.x, call.shape, engine.busy)
+        return Prepared(self._session, self._binder.bind(call.request), call.x, call.shape)
 
     def _do(self, call: Call, async_op: bool) -> Result:
         return self._run(call, call.result(), async_op)

@@ -1,11 +1,9 @@
 """A prepared call: a collective that has run with such arguments before and runs again at once."""
 
-from collections.abc import Callable
-
 import numpy as np
 
 from hcom.arguments import Array
-from hcom.device import current
+from hcom.device import INSTALLED, current
 from hcom.executor import again as a
 from hcom.executor.session import Session
 from hcom.operation import Operation
@@ -23,11 +21,9 @@ class Prepared:
     Parameters
     ----------
     shape : of the result on this rank; None where it has none.
-    busy : tells whether asynchronous operations of the group are under way.
     """
 
     __slots__ = (
-        "_busy",
         "_device",
         "_dtype",
         "_entry",
@@ -35,6 +31,7 @@ class Prepared:
         "_operation",
         "_session",
         "_shape",
+        "_shapes",
         "address",
     )
 
@@ -42,18 +39,17 @@ class Prepared:
         self,
         session: Session,
         operation: Operation,
-        x: Array | None,
+        x: Array,
         shape: tuple[int, ...] | None,
-        busy: Callable[[Session], bool],
     ) -> None:
-        self._session, self._operation, self._busy = session, operation, busy
+        self._session, self._operation = session, operation
         self._shape, self._dtype = shape, operation.request.kind.numpy
         self._entry = np.zeros(a.ENTRY_WORDS, np.int64)
         self.address = int(self._entry.ctypes.data)
         self._fill(x, shape)
         self._attach()
 
-    def _fill(self, x: Array | None, shape: tuple[int, ...] | None) -> None:
+    def _fill(self, x: Array, shape: tuple[int, ...] | None) -> None:
         operation, entry = self._operation, self._entry
         elements = 0 if shape is None else int(np.prod(shape, dtype=np.int64))
         entry[a.SESSION], entry[a.PROGRAM] = self._session.address, operation.program.address
@@ -61,14 +57,21 @@ class Prepared:
         entry[a.COUNTS] = operation.record.counts.buffer_info()[0]
         entry[a.TIMES] = operation.record.times.buffer_info()[0]
         entry[a.NBYTES], entry[a.SENT] = operation.request.nbytes, operation.program.sent_bytes
-        entry[a.X_BYTES] = 0 if x is None else x.nbytes
+        entry[a.X_BYTES] = x.nbytes
         entry[a.OUT_BYTES] = elements * self._dtype.itemsize
         entry[a.IN_PLACE] = operation.request.collective in _IN_PLACE
+        entry[a.CLASS], entry[a.KIND] = id(np.ndarray), id(self._dtype)
+        self._shapes = [np.array(dims or (0,), np.int64) for dims in (x.shape, shape)]
+        entry[a.X_DIMENSIONS] = x.ndim
+        entry[a.OUT_DIMENSIONS] = -1 if shape is None else len(shape)  # -1: none fits
+        entry[a.X_SHAPE], entry[a.OUT_SHAPE] = (dims.ctypes.data for dims in self._shapes)
+        entry[a.DEVICE_AT] = INSTALLED.buffer_info()[0]
 
     def _attach(self) -> None:
         """Point the entry at the clocks and the trace of the device of now."""
         operation, entry = self._operation, self._entry
         self._device = device = current()
+        entry[a.DEVICE] = INSTALLED[0]
         request, trace = operation.request, device.trace
         template = trace.template(
             operation.stream,
@@ -83,12 +86,6 @@ class Prepared:
         entry[a.COMPUTE_CLOCK], entry[a.STREAM_CLOCK] = device.addresses(operation.stream)
         entry[a.RING], entry[a.TRACE_WORDS] = trace.addresses()
         entry[a.CAPACITY] = trace.capacity
-
-    def fits(self, out: Array | None) -> bool:
-        """Tell whether an output given by the caller is of the result's shape and type."""
-        return out is None or (
-            type(out) is np.ndarray and out.shape == self._shape and out.dtype == self._dtype
-        )
 
     def result(self) -> Array | None:
         """Make a new array for the result, if this rank has one."""
@@ -106,16 +103,14 @@ class Prepared:
         ------
         HcomError : as the collective.
         """
-        session = self._session
-        if session.broken or self._busy(session):
-            return False
-        if current() is not self._device:
-            self._attach()
         came = a.again(self.address, id(x), 0 if out is None else id(out))
         if came == CAME:
             return True
         if came == a.UNFIT:
-            return False
-        session.go_on(came, self._operation.program)
+            if current() is self._device:
+                return False
+            self._attach()
+            return self.run(x, out)
+        self._session.go_on(came, self._operation.program)
         a.conclude(self.address)
         return True

@@ -10,6 +10,7 @@ import numpy as np
 
 from hcom.errors import HcomError
 from hcom.executor import engine as e
+from hcom.executor import tables as t
 from hcom.executor.session import Session
 from hcom.jit import jit
 from hcom.transport.doorbell import wait_for
@@ -143,8 +144,6 @@ class Engine:
 
     def busy(self, session: Session) -> bool:
         """Tell whether a group has commands that are not over."""
-        if self._thread is None:
-            return False
         number = self._numbers.get(session.address)
         if number is None:
             return False
@@ -182,6 +181,7 @@ class Engine:
             row = self._groups[number]
             row[e.G_SESSION], row[e.G_RING] = session.address, self._rings[-1].ctypes.data
             self._words[e.GROUPS] = number + 1
+            session.words[t.QUEUE] = row[e.G_HEAD :].ctypes.data
         return number
 
     def _serve(self) -> None:

@@ -164,6 +164,8 @@ class Device:
 
 
 _current: Device | None = None
+# How many devices have been installed: kernels that hold addresses of one see that it is replaced.
+INSTALLED = array("q", [0])
 
 
 def current() -> Device:
@@ -175,4 +177,5 @@ def install(device: Device) -> Device:
     """Make `device` the one of this process, and return it."""
     global _current
     _current = device
+    INSTALLED[0] += 1
     return device

@@ -2,7 +2,8 @@
 
 What a call costs beside the data is Python: reading two addresses, three clocks, a trace record
 and five counters takes longer than the collective itself. Here the kernel reads the headers of
-the numpy arrays (it gets them as object addresses), runs the program and does the accounting.
+the numpy arrays (it gets them as object addresses), compares type and shape with those that the
+program is for, runs it and does the accounting.
 """
 
 import ctypes
@@ -50,16 +51,25 @@ UNFIT = 4
     IN_PLACE,  # 1 where the output may be the input
     STARTED,  # ns, of the run under way
     START,  # float64: its device clock
+    DEVICE_AT,  # address of the number of devices installed so far
+    DEVICE,  # that number when the clocks and the trace were looked up
+    CLASS,  # of the arrays (`id` of numpy.ndarray)
+    KIND,  # of their elements (`id` of the dtype)
+    X_DIMENSIONS,
+    X_SHAPE,  # address of int64[X_DIMENSIONS]
+    OUT_DIMENSIONS,
+    OUT_SHAPE,
     ENTRY_WORDS,
-) = range(19)
+) = range(27)
 
 # Offsets in the record of a trace, see hcom.device.trace
 RECORD_BYTES = 80
 R_WALL_START, R_WALL_END, R_DEVICE_START, R_DEVICE_END = 0, 8, 16, 24
 R_SEQUENCE, R_STEP = 40, 56
 
-# Where an array object keeps its data's address and its flags (numpy's PyArrayObject_fields).
-DATA_AT, FLAGS_AT = 16, 64
+# Where an object keeps its class, and an array its data's address, number of dimensions, shape's
+# address, dtype and flags (Python's PyObject, numpy's PyArrayObject_fields).
+CLASS_AT, DATA_AT, DIMENSIONS_AT, SHAPE_AT, KIND_AT, FLAGS_AT = 8, 16, 24, 32, 56, 64
 CONTIGUOUS, WRITEABLE = 0x1, 0x400
 
 
@@ -79,24 +89,48 @@ def headers_are_known() -> bool:
 
 def _looks_like(x: np.ndarray, wanted: int) -> bool:
     # Through ctypes: nothing is compiled for a look at import.
-    data = ctypes.c_int64.from_address(id(x) + DATA_AT).value
-    flags = ctypes.c_int32.from_address(id(x) + FLAGS_AT).value
-    return bool(data == x.ctypes.data and flags & (CONTIGUOUS | WRITEABLE) == wanted)
+    word, half = ctypes.c_int64.from_address, ctypes.c_int32.from_address
+    address = id(x)
+    dimensions = half(address + DIMENSIONS_AT).value
+    shape_at = word(address + SHAPE_AT).value
+    found = (
+        word(address + CLASS_AT).value,
+        word(address + DATA_AT).value,
+        tuple(word(shape_at + 8 * i).value for i in range(dimensions)),
+        word(address + KIND_AT).value,
+        half(address + FLAGS_AT).value & (CONTIGUOUS | WRITEABLE),
+    )
+    return found == (id(np.ndarray), x.ctypes.data, x.shape, id(x.dtype), wanted)
+
+
+@jit(inline=True)
+def _is_like(entry: Any, array: int, dimensions: int, shape: int) -> bool:
+    """Whether an object is an array of the entry's type, and of a shape."""
+    if load_int(array + CLASS_AT) != entry[CLASS] or load_int(array + KIND_AT) != entry[KIND]:
+        return False
+    if load_int32(array + DIMENSIONS_AT) != entry[dimensions]:
+        return False
+    found, wanted = load_int(array + SHAPE_AT), entry[shape]
+    for i in range(entry[dimensions]):
+        if load_int(found + 8 * i) != load_int(wanted + 8 * i):
+            return False
+    return True
 
 
 @jit(inline=True)
 def _take_arrays(entry: Any, x: int, out: int) -> bool:
-    """Point the program at the arrays, if they are contiguous and overlap as they may."""
-    source, target = 0, 0
-    if x != 0:
-        if load_int32(x + FLAGS_AT) & CONTIGUOUS == 0:
-            return False
-        source = load_int(x + DATA_AT)
+    """Point the program at the arrays, if they are as bound and overlap only as they may."""
+    if not _is_like(entry, x, X_DIMENSIONS, X_SHAPE):
+        return False
+    if load_int32(x + FLAGS_AT) & CONTIGUOUS == 0:
+        return False
+    source, target = load_int(x + DATA_AT), 0
     if out != 0:
+        if not _is_like(entry, out, OUT_DIMENSIONS, OUT_SHAPE):
+            return False
         if load_int32(out + FLAGS_AT) & (CONTIGUOUS | WRITEABLE) != CONTIGUOUS | WRITEABLE:
             return False
         target = load_int(out + DATA_AT)
-    if x != 0 and out != 0:
         if source == target:
             if entry[IN_PLACE] == 0:
                 return False
@@ -105,6 +139,15 @@ def _take_arrays(entry: Any, x: int, out: int) -> bool:
     store_int(entry[BASES] + 8 * t.INPUT, source)
     store_int(entry[BASES] + 8 * t.OUTPUT, target)
     return True
+
+
+@jit(inline=True)
+def _is_free(entry: Any, session: Any) -> bool:
+    """Whether the group works, has nothing under way, and the device is still the entry's."""
+    if session[t.BROKEN] != 0 or load_int(entry[DEVICE_AT]) != entry[DEVICE]:
+        return False
+    queue = session[t.QUEUE]
+    return bool(queue == 0 or load_int(queue) == load_int(queue + 8))
 
 
 @jit()
@@ -142,18 +185,19 @@ def again(entry_at: int, x: int, out: int) -> int:
     Parameters
     ----------
     entry_at : address of the entry's words.
-    x, out : addresses of the array objects (`id`), of the bound shapes and types, or 0.
+    x, out : addresses of the arrays as objects (`id`); out is 0 where this rank has no result.
 
     Returns
     -------
     int
-        As `run`; or UNFIT, before anything has happened, where an array is not contiguous, not
-        writeable, or overlaps the other one.
+        As `run`; or UNFIT, before anything has happened, where an argument is not a contiguous
+        array as bound, or overlaps the other one; where the group is broken or busy; where the
+        entry is attached to a device of the past.
     """
     entry = words(entry_at, ENTRY_WORDS)
-    if not _take_arrays(entry, x, out):
-        return UNFIT
     session = words(entry[SESSION], t.SESSION_WORDS)
+    if not (_is_free(entry, session) and _take_arrays(entry, x, out)):
+        return UNFIT
     start = max(load_float(entry[STREAM_CLOCK]), load_float(entry[COMPUTE_CLOCK]))
     store_float(entry_at + 8 * START, start)
     store_float(session[t.CLOCK], start)

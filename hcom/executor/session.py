@@ -90,6 +90,10 @@ class Session:
         """Whether an operation failed or was left."""
         return bool(self._broken)
 
+    def _set_broken(self, why: str) -> None:
+        self._broken = why
+        self.words[t.BROKEN] = bool(why)
+
     @property
     def no_fault(self) -> int:
         """Address of a stand-in for a window without fault: for waits on this process's thread."""
@@ -146,7 +150,7 @@ class Session:
         progress: Callable[[], int],
     ) -> int:
         """Call `resume` until it is done; on a failure tell the members before raising it."""
-        self._broken = f"{title} did not end"
+        self._set_broken(f"{title} did not end")
         try:
             came = Watch(self.host, self.limit, title, needs).finish(resume, progress)
         except (PeerLostError, NotifyTimeoutError) as error:
@@ -154,7 +158,7 @@ class Session:
             lost = isinstance(error, PeerLostError)
             self.declare(layout.LOST if lost else layout.TIMED_OUT, self.rank)
             raise
-        self._broken = ""
+        self._set_broken("")
         return came
 
     def declare(self, kind: int, odd: int) -> None:
@@ -164,7 +168,7 @@ class Session:
     def raise_fault(self) -> NoReturn:
         """Raise the error that the fault words of this rank's window tell."""
         kind, sequence, _, finder = self.windows[self.rank].fault()
-        self._broken = "an earlier operation failed"
+        self._set_broken("an earlier operation failed")
         if kind == layout.MISMATCH:
             raise MismatchError(differing(self.windows, self.ranks, sequence))
         found = f"{self.host.finding(self.ranks[finder])}\n(found by rank {self.ranks[finder]})"

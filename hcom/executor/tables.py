@@ -34,9 +34,11 @@ from hcom.transport.atomics import pointer
     CLOCK,  # address of a float64: the device clock of the communication stream, s
     ARENA_BYTES,  # size of this process's arena; 0 where peers cannot read arrays in it
     CROSS_MEMORY,  # 1 where process_vm_readv works between the members
+    BROKEN,  # 1 once an operation has failed or was left
+    QUEUE,  # address of two words, equal unless asynchronous operations are under way; or 0
     POLLS,  # 1 while a wait returns at once instead of waiting
     SESSION_WORDS,
-) = range(22)
+) = range(24)
 
 # Words of a program
 (
