@@ -181,7 +181,8 @@ class Engine:
             row = self._groups[number]
             row[e.G_SESSION], row[e.G_RING] = session.address, self._rings[-1].ctypes.data
             self._words[e.GROUPS] = number + 1
-            session.words[t.QUEUE] = row[e.G_HEAD :].ctypes.data
+        # Each time: a new session may stand where one that is gone had its words.
+        session.words[t.QUEUE] = self._groups[number][e.G_HEAD :].ctypes.data
         return number
 
     def _serve(self) -> None:

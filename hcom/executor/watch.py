@@ -80,10 +80,13 @@ class Watch:
                 f"EI0006: {self._description} waits for rank {lost[0]}, which has ended"
             )
         if still > STANDSTILL_SECONDS:
-            raise NotifyTimeoutError(
-                "EI0002: every rank of the job waits or has ended, so none can go on:\n"
-                + self._others()
-            )
+            others = self._others()
+            # One that has found this out first does not wait any more: its report reaches all.
+            if self._host.standstill() is not None:
+                raise NotifyTimeoutError(
+                    "EI0002: every rank of the job waits or has ended, so none can go on:\n"
+                    + others
+                )
         if waited > self._limit:
             raise NotifyTimeoutError(
                 f"EI0002: {self._description} got nothing from rank(s) "
