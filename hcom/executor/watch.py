@@ -83,10 +83,8 @@ class Watch:
             others = self._others()
             # One that has found this out first does not wait any more: its report reaches all.
             if self._host.standstill() is not None:
-                raise NotifyTimeoutError(
-                    "EI0002: every rank of the job waits or has ended, so none can go on:\n"
-                    + others
-                )
+                what = "every rank of the job waits or has ended, so none can go on"
+                raise NotifyTimeoutError(f"EI0002: {what}:\n{others}")
         if waited > self._limit:
             raise NotifyTimeoutError(
                 f"EI0002: {self._description} got nothing from rank(s) "
